@@ -1,0 +1,103 @@
+"""Settings read from the environment; a bad value stops the start in one sentence."""
+
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+
+class BadSetting(SystemExit):
+    """A value nobody can start with. Its text is the sentence that the operator reads."""
+
+
+def text(name: str, default: str) -> str:
+    return os.environ.get(name, "").strip() or default
+
+
+def number(name: str, default: int, *, least: int, most: int) -> int:
+    raw = os.environ.get(name, "").strip()
+    if not raw:
+        return default
+    if not raw.isascii() or not raw.isdigit() or not least <= int(raw) <= most:
+        raise BadSetting(f"{name}={raw!r} is not a whole number from {least} to {most}. Set it to one, or leave it out.")
+    return int(raw)
+
+
+def flag(name: str, default: bool) -> bool:
+    raw = os.environ.get(name, "").strip().lower()
+    if raw in ("", "0", "1", "true", "false"):
+        return default if not raw else raw in ("1", "true")
+    raise BadSetting(f"{name}={raw!r} is neither 1 nor 0. Set it to one of them, or leave it out.")
+
+
+def choice(name: str, default: str, accepted: list[str]) -> str:
+    raw = text(name, default)
+    # LANGUAGE is also a variable of gettext (`en_GB:en`): what we do not know there is not ours.
+    return raw if raw in accepted else default
+
+
+def words(name: str, default: list[str]) -> list[str]:
+    raw = os.environ.get(name, "").strip()
+    return [word.strip() for word in raw.split(",") if word.strip()] if raw else default
+
+
+def from_file(name: str) -> str:
+    """The content of the file that `<NAME>_FILE` names, or ''."""
+    path = os.environ.get(f"{name}_FILE", "").strip()
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        raise BadSetting(f"{name}_FILE={path!r} cannot be read ({error.strerror}). Name a file this user may read.") from error
+
+
+def secret(name: str, kept_in: Path) -> str:
+    """The secret from the environment or its file; else the one kept in `kept_in`, made at first use."""
+    given = os.environ.get(name, "").strip() or from_file(name)
+    if given:
+        return given
+    try:
+        return kept_in.read_text().strip()
+    except FileNotFoundError:
+        return _make(kept_in)
+    except OSError as error:
+        raise BadSetting(f"{kept_in} cannot be read ({error.strerror}). Give it back to this user, or set {name}.") from error
+
+
+def _make(path: Path) -> str:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text().strip()  # another process was first
+    except OSError as error:
+        raise BadSetting(f"{path.parent} cannot be written ({error.strerror}). Set VAR_DIR to a folder of this user.") from error
+    made = secrets.token_urlsafe(48)
+    with os.fdopen(handle, "w") as file:
+        file.write(made)
+    return made
+
+
+def database(name: str, default: str, parse: Callable[..., Any]) -> Any:
+    raw = os.environ.get(name, "").strip() or from_file(name) or default
+    accepted = "postgres://USER:PASSWORD@HOST:5432/NAME or sqlite:////ABSOLUTE/PATH"
+    try:
+        parsed = parse(raw, conn_max_age=60)
+    except ValueError as error:
+        raise BadSetting(f"{name} is not a database address ({error}). Accepted: {accepted}.") from error
+    if not parsed.get("NAME") or not parsed.get("ENGINE", "").endswith(("sqlite3", "postgresql")):
+        raise BadSetting(f"{name} is not a database address that the console knows. Accepted: {accepted}.")
+    return parsed
+
+
+def redis_url(name: str, kept_in: Path) -> str:
+    """The address of Redis: from the environment, else what the last `make up` wrote."""
+    raw = os.environ.get(name, "").strip() or from_file(name)
+    if not raw:
+        return kept_in.read_text().strip() if kept_in.exists() else "redis://127.0.0.1:6379/0"
+    if urlsplit(raw).scheme not in ("redis", "rediss", "unix"):
+        raise BadSetting(f"{name} is not a Redis address. Accepted: redis://[:PASSWORD@]HOST:6379/0, rediss://…, unix:///path.")
+    return raw

@@ -1,0 +1,135 @@
+"""The one settings file. Every value that a site may change comes from the environment.
+
+A secret may come from a file: `<NAME>_FILE`. A bad value stops the start and names the variable
+and what it accepts.
+"""
+
+import os
+from pathlib import Path
+
+import dj_database_url
+
+from console import environment as env
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+VERSION = "0.1.0"
+
+VAR_DIR = Path(env.text("VAR_DIR", str(BASE_DIR / "var"))).absolute()
+SECRET_KEY = env.secret("SECRET_KEY", VAR_DIR / "secret_key")
+DEBUG = env.flag("DEBUG", False)
+PORT = env.number("PORT", 8000, least=1, most=65535)
+BIND = env.text("BIND", "127.0.0.1")
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ["*"] if BIND in ("127.0.0.1", "::1", "localhost") else ["*"])
+CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", [])
+DEMO_SERVERS = env.number("DEMO_SERVERS", 20, least=0, most=5000)
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "channels",
+    "django_rq",
+    "ninja",
+    "auditlog",
+    "axes",
+    "django_prometheus",
+    "console",
+    "deployments",
+    "monitoring",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "console.middleware.ContentSecurityPolicy",
+    "django_htmx.middleware.HtmxMiddleware",
+    "console.middleware.ErrorsInWords",
+    "axes.middleware.AxesMiddleware",
+]
+
+ROOT_URLCONF = "console.urls"
+ASGI_APPLICATION = "console.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.template.context_processors.i18n",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "console.context.frame",
+            ],
+        },
+    }
+]
+
+# SQLite's write lock is taken at BEGIN: DEFERRED transactions fail by the dozen under four writers.
+SQLITE_OPTIONS = {
+    "transaction_mode": "IMMEDIATE",
+    "timeout": 5,
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+}
+DATABASES = {"default": env.database("DATABASE_URL", f"sqlite:///{VAR_DIR / 'console.sqlite3'}", dj_database_url.parse)}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    DATABASES["default"]["OPTIONS"] = SQLITE_OPTIONS
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# `make up` writes the address of the bundled Valkey to var/redis_url unless the site names its own.
+REDIS_URL = env.redis_url("REDIS_URL", VAR_DIR / "redis_url")
+RQ_QUEUES = {"default": {"URL": REDIS_URL, "SERIALIZER": "rq.serializers.JSONSerializer"}}
+
+AUTH_USER_MODEL = "console.User"
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "console:login"
+LOGIN_REDIRECT_URL = "/"
+AXES_FAILURE_LIMIT = 5
+AXES_COOLOFF_TIME = 0.25  # hours
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_VERBOSE = False
+SESSION_COOKIE_AGE = 12 * 3600
+SESSION_COOKIE_SAMESITE = "Lax"
+X_FRAME_OPTIONS = "DENY"
+
+LANGUAGE_CODE = env.choice("LANGUAGE", "zh-hans", ["zh-hans", "en"])
+LANGUAGES = [("zh-hans", "简体中文"), ("en", "English")]
+LOCALE_PATHS = [BASE_DIR / "console" / "locale"]
+USE_I18N = True
+USE_TZ = True
+TIME_ZONE = env.text("TIME_ZONE", "Asia/Shanghai")
+
+STATIC_URL = "static/"
+STATIC_ROOT = VAR_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+WHITENOISE_USE_FINDERS = True
+
+OFFLINE_AFTER_S = 60  # promise 2: a server is lost 60 s after its last beat, by the console's clock
+SILENT_AFTER_S = 15
+JOB_VALID_S = 7 * 86400
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env.text("LOG_LEVEL", "INFO")},
+}

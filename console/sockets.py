@@ -1,0 +1,7 @@
+"""The one websocket of a page."""
+
+from channels.generic.websocket import AsyncWebsocketConsumer
+
+
+class LiveConsumer(AsyncWebsocketConsumer):
+    pass

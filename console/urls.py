@@ -1,0 +1,25 @@
+"""Every address of the console; each app adds its own."""
+
+from django.urls import include, path
+from django.views.i18n import set_language
+
+from console import accounts, health
+from console.api import api
+
+app_patterns = (
+    [
+        path("login/", accounts.SignIn.as_view(), name="login"),
+        path("logout/", accounts.SignOut.as_view(), name="logout"),
+        path("healthz", health.healthz, name="healthz"),
+        path("readyz", health.readyz, name="readyz"),
+    ],
+    "console",
+)
+
+urlpatterns = [
+    path("", include(app_patterns)),
+    path("i18n/setlang/", set_language, name="set_language"),
+    path("api/v1/", api.urls),
+    path("", include("monitoring.urls")),
+    path("", include("deployments.urls")),
+]

@@ -1,0 +1,67 @@
+"""Servers and NPUs."""
+
+import secrets
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+
+def new_key() -> str:
+    return secrets.token_hex(32)
+
+
+class Server(models.Model):
+    """One host. `simulated` servers belong to the demo fleet and never count as real ones."""
+
+    name = models.SlugField(max_length=63, unique=True)
+    hostname = models.CharField(max_length=255, blank=True, default="")
+    rack = models.CharField(max_length=63, blank=True, default="")
+    labels = models.JSONField(default=dict, blank=True)
+    simulated = models.BooleanField(default=False)
+    is_local = models.BooleanField(default=False)  # the machine that the console itself runs on
+    maintenance = models.BooleanField(default=False)
+    key = models.CharField(max_length=64, default=new_key)  # HMAC key of this server's job payloads, hex
+    redis_password = models.CharField(max_length=64, default=new_key)
+    facts = models.JSONField(default=dict, blank=True)  # shape: `facts` of deployments/agent/sampler.py
+    family = models.CharField(max_length=40, blank=True, default="")  # the chip name most of its NPUs print
+    last_seen_at = models.DateTimeField(null=True, blank=True)  # last beat or sample, by the console's clock
+    clock_offset_s = models.FloatField(null=True, blank=True)  # server's clock minus ours
+    created_at = models.DateTimeField(default=timezone.now)
+    # Where reading of the server's streams goes on; committed together with the rows read.
+    telemetry_cursor = models.CharField(max_length=40, default="0")
+    logs_cursor = models.CharField(max_length=40, default="0")
+
+    class Meta:
+        ordering = ["rack", "name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_offline(self) -> bool:
+        """True when nothing was heard for OFFLINE_AFTER_S, or ever."""
+        if self.last_seen_at is None:
+            return True
+        return timezone.now() - self.last_seen_at > timedelta(seconds=settings.OFFLINE_AFTER_S)
+
+
+class Npu(models.Model):
+    """One addressable chip, as last seen. `bus_id` is None where npu-smi prints NA."""
+
+    server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="npus")
+    device_index = models.PositiveSmallIntegerField()  # order printed; changes when a card is lost
+    npu_id = models.PositiveIntegerField()
+    chip_id = models.PositiveSmallIntegerField()
+    bus_id = models.CharField(max_length=20, null=True, blank=True)
+    name = models.CharField(max_length=40, blank=True, default="")
+    memory_total_mb = models.PositiveIntegerField(null=True, blank=True)  # HBM, or DDR where there is no HBM
+    seen_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ["server", "device_index"]
+        constraints = [models.UniqueConstraint(fields=["server", "npu_id", "chip_id"], name="npu_once_per_server")]
+
+    def __str__(self) -> str:
+        return f"{self.server_id}:{self.npu_id}.{self.chip_id}"

