@@ -1,0 +1,58 @@
+# Ascend Console: `make up` starts everything, `make test` tests everything.
+# Overridable: PYTHON=/path/to/python3.11, and the variables that README.md lists (PORT, BIND, VAR_DIR, …).
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+WHEEL_PYTHONS ?= 3.11 3.12 3.13
+export VENV
+ifdef PYTHON
+export PYTHON
+endif
+
+.PHONY: help up down setup setup-dev browser test bench lint types wheels messages pins
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make up             start everything on this machine; Ctrl-C ends it"
+	@echo "make down [ALL=1]   end a console that runs elsewhere; ALL=1 ends its job runners and engines too"
+	@echo "make test           every test, those in a real Chromium included"
+	@echo "make setup | wheels | bench | lint | messages | pins"
+
+up: setup
+	@exec $(BIN)/python manage.py up
+
+down: setup
+	@exec $(BIN)/python manage.py down $(if $(filter-out 0,$(ALL)),--all)
+
+setup:
+	@scripts/environment.sh requirements.txt
+
+setup-dev:
+	@scripts/environment.sh requirements.txt requirements-dev.txt
+
+# The browser tests drive Debian's Chromium: pip brings none.
+browser:
+	@scripts/browser.sh
+
+test: setup-dev browser
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: setup-dev
+	$(BIN)/python -m tests.benchmarks
+
+lint: setup-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python manage.py makemigrations --check --dry-run
+
+# ./wheels for machines without an index: x86_64 and aarch64, each Python of WHEEL_PYTHONS.
+wheels: setup
+	@scripts/wheels.sh wheels $(WHEEL_PYTHONS)
+
+messages: setup-dev
+	$(BIN)/python manage.py messages
+
+pins: setup
+	$(BIN)/python scripts/pin.py
