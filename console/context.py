@@ -1,17 +1,76 @@
 """What the frame of every page needs."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext, gettext_noop
+
+from console.templatetags.frame import texts_for_scripts
+
+
+@dataclass(frozen=True)
+class Place:
+    """One entry of the rail."""
+
+    url: str
+    title: str
+    icon: str
+    here: bool
+
+
+# URL name, title, icon, and the beginnings of the URL names of the pages that belong to it.
+PLACES = [
+    ("monitoring:fleet", gettext_noop("Fleet"), "fleet", ("monitoring:fleet",)),
+    ("monitoring:server-list", gettext_noop("Servers"), "server", ("monitoring:server",)),
+    ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job",)),
+]
+
+# What the scripts of every page say; see static/js/texts.js.
+TEXTS = [
+    gettext_noop("%(n)s s"),
+    gettext_noop("%(n)s min"),
+    gettext_noop("%(n)s h"),
+    gettext_noop("%(n)s d"),
+    gettext_noop("%(span)s ago"),
+    gettext_noop("live"),
+    gettext_noop("polling"),
+    gettext_noop("stalled"),
+    gettext_noop("stalled %(span)s"),
+    gettext_noop("Values arrive as they are measured."),
+    gettext_noop("Websockets do not get through, so this page asks again every few seconds."),
+    gettext_noop("Nothing has arrived. What you see is the last that was known."),
+    gettext_noop("Copied"),
+    gettext_noop("Nothing matches."),
+    gettext_noop("Search did not answer. Try again."),
+]
+
+
+def places(request: HttpRequest) -> list[Place]:
+    """The rail: only pages that exist."""
+    match = getattr(request, "resolver_match", None)
+    name = match.view_name if match else ""
+    result = []
+    for url_name, title, icon, owns in PLACES:
+        try:
+            url = reverse(url_name)
+        except NoReverseMatch:
+            continue
+        result.append(Place(url, gettext(title), icon, here=name.startswith(owns)))
+    return result
 
 
 def frame(request: HttpRequest) -> dict[str, Any]:
     user = getattr(request, "user", None)
     known = user is not None and user.is_authenticated
+    theme = request.COOKIES.get("theme", "")
     return {
         "console_version": settings.VERSION,
-        "theme": request.COOKIES.get("theme", ""),
+        "theme": theme if theme in ("light", "dark") else "",
         "may_operate": known and user.may("operator"),
         "may_administer": known and user.may("administrator"),
+        "places": places(request) if known else [],
+        "frame_texts": texts_for_scripts(TEXTS),
     }
