@@ -42,6 +42,12 @@ TEXTS = [
     gettext_noop("Values arrive as they are measured."),
     gettext_noop("Websockets do not get through, so this page asks again every few seconds."),
     gettext_noop("Nothing has arrived. What you see is the last that was known."),
+    # why the page is not live: static/js/live.js
+    gettext_noop("The connection to the console broke. Trying again."),
+    gettext_noop("Websockets do not get through, probably a proxy on the way. The page asks every few seconds instead."),
+    gettext_noop("The console does not answer. Values stand still until it does."),
+    gettext_noop("The console cannot reach its Redis. Values stand still until it can."),
+    gettext_noop("You are signed out. Sign in again to go on."),
     gettext_noop("Copied"),
     gettext_noop("Nothing matches."),
     gettext_noop("Search did not answer. Try again."),
