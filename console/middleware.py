@@ -1,8 +1,11 @@
 """Headers and errors that hold for every page."""
 
 from collections.abc import Callable
+from typing import Any
 
+from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 
 from console.errors import ConsoleError
@@ -30,6 +33,17 @@ class ContentSecurityPolicy:
 
 def wants_json(request: HttpRequest) -> bool:
     return request.path.startswith("/api/") or request.headers.get("Accept", "").startswith("application/json")
+
+
+class SignedInUnlessApi(LoginRequiredMiddleware):
+    """Every page asks who you are; the API asks for its token itself, its docs for a signed-in user."""
+
+    def process_view(
+        self, request: HttpRequest, view_func: Handler, view_args: tuple[Any, ...], view_kwargs: dict[str, Any]
+    ) -> HttpResponseBase | None:
+        if request.path.startswith("/api/v1/"):
+            return None
+        return super().process_view(request, view_func, view_args, view_kwargs)
 
 
 class ErrorsInWords:

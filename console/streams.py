@@ -27,6 +27,7 @@ def beat(server_id: int) -> str:
 
 BEATS = "h:*:beat"
 FLEET_NOW = "fleet:now"
+INGEST_ALIVE = "ingest:alive"  # JSON {"t": epoch, "lag_ms": n}, written each second
 LIVE = "live:"
 
 
@@ -51,3 +52,25 @@ def acl_rules(server_id: int, password: str) -> list[str]:
         "-@all", "+@read", "+@write", "+@transaction", "+@pubsub", "+@connection", "+@blocking",
         "-@dangerous", "-@scripting", "-@admin", "-scan", "-randomkey", "-dbsize", "+info", "+time",
     ]  # fmt: skip
+
+
+FLEET_STEPS = "fleet:steps"  # hash metric -> JSON {"gen", "z"}: every step shown now, for who joins
+INGEST_ALIVE = "ingest:alive"
+INGEST_LEASE = "ingest:lease"
+
+
+def user(server_id: int) -> str:
+    """The name of the one server's own Redis user."""
+    return f"h{server_id}"
+
+
+DEMO_USER = "demo"
+
+
+def demo_acl_rules(password: str) -> list[str]:
+    """The rights of the demo process, which is link and sampler of every simulated server.
+
+    It runs on the console's own machine from the console's own code, and Redis matches each key against
+    every pattern of a user: a thousand prefixes would cost more than they guard.
+    """
+    return [rule.replace(prefix(0), "h") if rule[0] in "~&" else rule for rule in acl_rules(0, password)]

@@ -1,9 +1,11 @@
 """Job kinds. The folder is the list: a module with TITLE and Params is a kind."""
 
+import dataclasses
 import importlib
 import pkgutil
 from functools import lru_cache
 from types import ModuleType
+from typing import Any
 
 
 @lru_cache(maxsize=1)
@@ -22,3 +24,26 @@ def load(name: str) -> ModuleType:
 
 def _module(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def describe(name: str) -> dict[str, Any]:
+    """A kind as the API and forms show it: title and fields with type, label, default and limits."""
+    module = load(name)
+    return {
+        "kind": name,
+        "title": list(module.TITLE),
+        "params": [_field(field) for field in dataclasses.fields(module.Params)],
+    }
+
+
+def _field(field: "dataclasses.Field[Any]") -> dict[str, Any]:
+    required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    default = None if required else field.default if field.default is not dataclasses.MISSING else field.default_factory()  # type: ignore[misc]
+    return {
+        "name": field.name,
+        "type": field.metadata.get("widget", "text"),
+        "label": list(field.metadata.get("label", (field.name, field.name))),
+        "required": required,
+        "default": default,
+        "limits": field.metadata.get("limits", {}),
+    }

@@ -1,0 +1,250 @@
+"""The ingest process: reads every server's streams and turns them into rows, live state and messages.
+
+One tick (50 ms): read all streams from the cursors kept in the database, store, then, after the commit and
+in this order: trim, acknowledge, publish. SQLite's write lock is not fair, so the loop sleeps between commits.
+Several processes may run: one holds the lease, the others stand by. Should two ever read at once, the
+transaction in deployments.ingest.store lets each line in once.
+"""
+
+import json
+import logging
+import secrets
+import signal
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.db import DatabaseError, close_old_connections
+from django.utils import timezone
+
+from console import live, streams
+from deployments import ingest as jobs_ingest
+from deployments.models import Server
+from deployments.services import jobs, reaper
+from monitoring.ingest import Messages, Telemetry
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.05
+LEASE_MS = 10_000
+LOGS_A_READ = 100  # chunks a stream and tick: bounds memory and the length of a transaction
+TELEMETRY_A_READ = 50
+RELEASE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
+
+
+class Ingest:
+    """`run()` until SIGTERM. Redis or the database away: waits with back-off, loses nothing, since cursors only move with rows."""
+
+    def __init__(self, url: str) -> None:
+        self.redis = redis.Redis.from_url(url, socket_timeout=10, health_check_interval=30)
+        self.beats = self.redis.pubsub(ignore_subscribe_messages=True)
+        self.me = secrets.token_hex(8)
+        self.telemetry = Telemetry()
+        self.log_cursors: dict[int, str] = {}
+        self.telemetry_cursors: dict[int, str] = {}
+        self.heads: dict[int, tuple[str, int, float]] = {}  # job id -> (attempt, last line, when it moved)
+        self.active: set[str] = set()
+        self.stopping = False
+        self.lag_ms = 0.0
+        self._due: dict[str, float] = {}
+        self._reading_since = 0.0
+
+    def run(self) -> None:
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.signal(signal.SIGINT, self._stop)
+        wait = 0.2
+        while not self.stopping:
+            try:
+                self._run_connected()
+                wait = 0.2
+            except (redis.RedisError, DatabaseError) as error:
+                log.warning("ingest waits %.1f s: %s", wait, error)
+                close_old_connections()
+                time.sleep(wait)
+                wait = min(5.0, wait * 2)
+        self._release()
+
+    def _stop(self, *_: Any) -> None:
+        self.stopping = True
+
+    def _release(self) -> None:
+        try:
+            self.redis.eval(RELEASE, 1, streams.INGEST_LEASE, self.me)
+        except redis.RedisError:
+            pass
+
+    def _run_connected(self) -> None:
+        self.beats.psubscribe(streams.BEATS)
+        self.log_cursors.clear()
+        self._due.clear()
+        self._reading_since = time.monotonic()
+        while not self.stopping:
+            started = time.monotonic()
+            if self.holds_lease(started):
+                self.tick(time.time(), started)
+            time.sleep(max(0.005, TICK_S - (time.monotonic() - started)))
+
+    def holds_lease(self, now: float) -> bool:
+        if not self._is_due("lease", now, LEASE_MS / 4000):
+            return self._leading
+        self._leading = bool(self.redis.set(streams.INGEST_LEASE, self.me, nx=True, px=LEASE_MS))
+        if not self._leading and (self.redis.get(streams.INGEST_LEASE) or b"").decode() == self.me:
+            self._leading = bool(self.redis.pexpire(streams.INGEST_LEASE, LEASE_MS))
+        return self._leading
+
+    _leading = False
+
+    def _is_due(self, what: str, now: float, every_s: float) -> bool:
+        if now < self._due.get(what, 0.0):
+            return False
+        self._due[what] = now + every_s
+        return True
+
+    def tick(self, at: float, monotonic: float) -> None:
+        """One turn. `at` is the console's wall clock, `monotonic` the clock that periods are measured by."""
+        if self._is_due("servers", monotonic, 2.0):
+            self._load_servers()
+        self._read_beats(at)
+        self._read_logs()
+        messages = self._read_telemetry(at)
+        if self._is_due("second", monotonic, 1.0):
+            messages += self._each_second(at)
+        self._publish(messages)
+        if self._is_due("flush", monotonic, 5.0):
+            self._each_five_seconds(monotonic)
+
+    def _load_servers(self) -> None:
+        close_old_connections()
+        servers = list(Server.objects.order_by("id").defer("facts"))
+        self.telemetry.know(servers)
+        for server in servers:
+            self.log_cursors.setdefault(server.pk, server.logs_cursor)
+            self.telemetry_cursors.setdefault(server.pk, server.telemetry_cursor)
+        for gone in self.log_cursors.keys() - self.telemetry.servers.keys():
+            self.log_cursors.pop(gone, None)
+            self.telemetry_cursors.pop(gone, None)
+
+    def _read(self, cursors: dict[str, str], count: int) -> list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]:
+        if not cursors:
+            return []
+        answer = self.redis.xread(cursors, count=count)
+        return list(answer.items()) if isinstance(answer, dict) else answer
+
+    def _read_beats(self, at: float) -> None:
+        active: set[str] = set()
+        while (message := self.beats.get_message(timeout=0.0)) is not None:
+            pk = _server_of(message["channel"])
+            self.telemetry.beat(pk, at)
+            active |= _active(message["data"])
+        self.active |= active
+
+    def _read_logs(self) -> None:
+        """Store what came, then trim, acknowledge and publish, in this order: a trimmed entry is stored, an
+        acknowledged one is trimmed, a published one is acknowledged."""
+        keys = {streams.logs(pk): cursor for pk, cursor in self.log_cursors.items()}
+        batch = {_server_of(key): _entries(entries) for key, entries in self._read(keys, LOGS_A_READ)}
+        batch = {pk: entries for pk, entries in batch.items() if entries and pk in self.log_cursors}
+        if not batch:
+            return
+        stored = jobs_ingest.store(batch)
+        pipeline = self.redis.pipeline(transaction=False)
+        for pk, entries in batch.items():
+            last = entries[-1][0].decode()
+            self.log_cursors[pk] = last
+            pipeline.xtrim(streams.logs(pk), minid=_after(last), approximate=False)
+        pipeline.execute()
+        pipeline = self.redis.pipeline(transaction=False)
+        for (pk, attempt), place in stored.acked.items():
+            pipeline.hset(streams.acked(pk), attempt, json.dumps(place))
+        pipeline.execute(raise_on_error=False)  # a full Redis refuses HSET; the server asks again by sending again
+        self._publish(self._log_messages(stored))
+
+    def _log_messages(self, stored: jobs_ingest.Stored) -> Messages:
+        made: Messages = []
+        for job_id, chunk in stored.chunks:
+            text = chunk.raw[:-1].decode("utf-8", "replace")
+            data = {"attempt": chunk.attempt, "first": chunk.first, "n": chunk.n, "text": text}
+            last = chunk.first + chunk.n - 1
+            made.append(live.message(f"job:{job_id}", "log", data, last))
+            self.heads[job_id] = (chunk.attempt, last, time.monotonic())
+        for job in stored.jobs.values():
+            data = jobs.as_json(job)
+            made.append(live.message(f"job:{job.pk}", "state", data, 0))
+            made.append(live.message("jobs", "job", data, 0))
+        return made
+
+    def _read_telemetry(self, at: float) -> Messages:
+        keys = {streams.telemetry(pk): cursor for pk, cursor in self.telemetry_cursors.items()}
+        messages: Messages = []
+        for key, entries in self._read(keys, TELEMETRY_A_READ):
+            pk = _server_of(key)
+            for entry_id, fields in entries:
+                self.telemetry_cursors[pk] = entry_id.decode()
+                sent = int(entry_id.split(b"-")[0]) / 1000  # Redis's clock at XADD, so a backlog keeps its times
+                self.lag_ms = max(self.lag_ms, (at - sent) * 1000)
+                messages += self.telemetry.take(pk, fields.get(b"d", b""), min(at, sent))
+        return messages
+
+    def _each_second(self, at: float) -> Messages:
+        channels = self.redis.pubsub_channels(streams.live("*"))
+        self.telemetry.open_topics = {channel.decode()[len(streams.LIVE) :] for channel in channels}
+        pipeline = self.redis.pipeline(transaction=False)
+        messages = self.telemetry.each_second(pipeline, at)
+        pipeline.set(streams.INGEST_ALIVE, json.dumps({"t": at, "lag_ms": round(self.lag_ms, 1)}), ex=60)
+        pipeline.execute(raise_on_error=False)
+        self.lag_ms = 0.0
+        return messages + self._open_heads()
+
+    def _open_heads(self) -> Messages:
+        """Each open job topic's last line again: a lost last message shows no hole by itself."""
+        old = time.monotonic() - 60
+        self.heads = {pk: head for pk, head in self.heads.items() if head[2] > old}
+        return [
+            live.message(f"job:{pk}", "head", {"attempt": attempt}, last)
+            for pk, (attempt, last, _) in self.heads.items()
+            if f"job:{pk}" in self.telemetry.open_topics
+        ]
+
+    def _each_five_seconds(self, monotonic: float) -> None:
+        self.telemetry.flush()
+        active, self.active = self.active, set()
+        reaper.bring_back(active)
+        # Doubt ourselves first: silence counts only while we ourselves were listening.
+        if monotonic - self._reading_since > settings.OFFLINE_AFTER_S:
+            reaper.mark_lost(self.telemetry.silent_since(monotonic - settings.OFFLINE_AFTER_S))
+        reaper.resend(timezone.now())
+
+    def _publish(self, messages: Iterable[tuple[str, bytes]]) -> None:
+        pipeline = self.redis.pipeline(transaction=False)
+        count = 0
+        for channel, data in messages:
+            pipeline.publish(channel, data)
+            count += 1
+        if count:
+            pipeline.execute()
+
+
+def _server_of(key: bytes) -> int:
+    """7 of `h:7:telemetry`; -1 for a channel that somebody made up."""
+    part = key.split(b":")[1]
+    return int(part) if part.isdigit() else -1
+
+
+def _entries(entries: list[tuple[bytes, dict[bytes, bytes] | None]]) -> list[tuple[bytes, dict[bytes, bytes]]]:
+    return [(entry_id, fields or {}) for entry_id, fields in entries]
+
+
+def _after(entry_id: str) -> str:
+    milliseconds, _, sequence = entry_id.partition("-")
+    return f"{milliseconds}-{int(sequence) + 1}"
+
+
+def _active(data: bytes) -> set[str]:
+    """The attempts that a beat names as running; at most 1,000 of sensible length."""
+    try:
+        active = json.loads(data).get("active", [])
+    except (ValueError, AttributeError, RecursionError):
+        return set()
+    return {str(name)[:40] for name in active[:1000]} if isinstance(active, list) else set()

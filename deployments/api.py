@@ -1,0 +1,124 @@
+"""REST: jobs. Routes stand above their views; `console.api` adds this router."""
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils.translation import gettext as _
+from ninja import Field, Query, Router, Schema
+
+from console.errors import NotFound
+from console.idempotency import answer_once
+from deployments import kinds
+from deployments.models import Attempt, Job, JobState, Server
+from deployments.services import jobs, logs
+
+router = Router(tags=["jobs"])
+
+
+class NewJob(Schema):
+    kind: str = Field(max_length=40, description="Name of the job kind, for example `check`")
+    server: str = Field(max_length=63, description="Name of the server")
+    params: dict[str, Any] = Field(default_factory=dict, description="Parameters of the kind")
+    ticket: str = Field(default="", max_length=100, description="Number of the ticket that asked for it")
+
+
+class JobFilter(Schema):
+    state: JobState | None = None
+    kind: str | None = Field(default=None, max_length=40)
+    server: str | None = Field(default=None, max_length=63)
+    ticket: str | None = Field(default=None, max_length=100)
+    before: int | None = Field(default=None, ge=1, description="Jobs older than this id, for the next page")
+    limit: int = Field(default=50, ge=1, le=200)
+
+
+@router.get("/kinds", summary="Job kinds and their parameters")
+def list_kinds(request: HttpRequest) -> HttpResponse:
+    return JsonResponse({"kinds": [kinds.describe(name) for name in kinds.names()]})
+
+
+@router.post("/jobs", summary="Queue a job", response={201: dict[str, Any]})
+def create(request: HttpRequest, new: NewJob) -> HttpResponse:
+    def make() -> tuple[int, dict[str, Any]]:
+        server = Server.objects.filter(name=new.server).first()
+        if server is None:
+            raise NotFound(
+                _("There is no server “%(name)s”.") % {"name": new.server},
+                _("GET /api/v1/servers lists the names."),
+                code="unknown_server",
+            )
+        job = jobs.queue_job(server, new.kind, new.params, by=request.user, ticket=new.ticket)  # type: ignore[arg-type]
+        return 201, jobs.as_json(job)
+
+    status, body = answer_once(request, make)
+    return JsonResponse(body, status=status)
+
+
+@router.get("/jobs", summary="Jobs, newest first")
+def list_jobs(request: HttpRequest, wanted: Query[JobFilter]) -> HttpResponse:
+    found = Job.objects.select_related("server", "requester")
+    same = {"state": wanted.state, "kind": wanted.kind, "server__name": wanted.server, "ticket": wanted.ticket}
+    found = found.filter(**{name: value for name, value in same.items() if value is not None})
+    if wanted.before:
+        found = found.filter(pk__lt=wanted.before)
+    page = list(found[: wanted.limit])
+    following = page[-1].pk if len(page) == wanted.limit else None
+    return JsonResponse({"jobs": [jobs.as_json(job) for job in page], "before": following})
+
+
+@router.get("/jobs/{int:job_id}", summary="One job with its steps and report")
+def show(request: HttpRequest, job_id: int) -> HttpResponse:
+    job = _job(job_id)
+    attempt = job.attempts.last()
+    return JsonResponse({**jobs.as_json(job), "attempt": _attempt(attempt) if attempt else None})
+
+
+@router.get("/jobs/{int:job_id}/log", summary="Lines of the newest attempt's log as text")
+def log(request: HttpRequest, job_id: int, after: int = 0, limit: int = 1000) -> HttpResponse:
+    attempt = _job(job_id).attempts.last()
+    found = logs.after(attempt, max(0, after), max(1, min(limit, logs.MAX_LINES))) if attempt else None
+    plain = logs.PlainText()
+    records = found.text.encode().split(b"\n") if found and found.n else []
+    response = HttpResponse("".join([*plain.feed(records), *plain.flush()]), content_type="text/plain; charset=utf-8")
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["X-Next-After"] = str(found.first + found.n - 1 if found and found.n else after)
+    return response
+
+
+@router.post("/jobs/{int:job_id}/cancel", summary="Cancel a job", response={202: dict[str, Any]})
+def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
+    job = jobs.cancel_job(_job(job_id), by=request.user)  # type: ignore[arg-type]
+    return JsonResponse(jobs.as_json(job), status=202)
+
+
+@router.post("/jobs/{int:job_id}/retry", summary="Run an ended job again", response={201: dict[str, Any]})
+def retry(request: HttpRequest, job_id: int) -> HttpResponse:
+    def make() -> tuple[int, dict[str, Any]]:
+        return 201, jobs.as_json(jobs.retry_job(_job(job_id), by=request.user))  # type: ignore[arg-type]
+
+    status, body = answer_once(request, make)
+    return JsonResponse(body, status=status)
+
+
+def _jobs() -> QuerySet[Job]:
+    return Job.objects.select_related("server", "requester")
+
+
+def _job(job_id: int) -> Job:
+    job = _jobs().filter(pk=job_id).first() if job_id < 2**63 else None
+    if job is None:
+        raise NotFound(_("There is no job #%(id)s.") % {"id": job_id}, _("GET /api/v1/jobs lists them."))
+    return job
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "id": attempt.pk,
+        "n": attempt.n,
+        "state": attempt.state,
+        "lines": attempt.next_line - 1,
+        "complete": attempt.done,
+        "exit_code": attempt.exit_code,
+        "steps": list(attempt.steps.values("n", "title_zh", "title_en", "argv", "state", "exit_code", "first_line", "started_at", "ended_at")),
+        "report": attempt.report,
+    }

@@ -1,0 +1,245 @@
+"""Log chunks and events of jobs into rows: once each, in order, in one transaction with the reader's place.
+
+A chunk is accepted only where it begins at the attempt's next line. A chunk seen before or one that
+leaves a hole changes nothing; the acknowledgement tells its server where to go on. What a server
+sends is untrusted: sizes are bounded, and it can only write to attempts of its own jobs.
+"""
+
+import json
+import logging
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from django.db import transaction
+
+from deployments.models import Attempt, Job, JobState, LogChunk, Server, Step
+
+log = logging.getLogger(__name__)
+
+MAX_CHUNK_BYTES = 1 << 20  # raw; agents send at most 64 kB
+MAX_REPORT_ITEMS = 2000
+EVENT = b"\tv\t"
+
+
+class Chunk(NamedTuple):
+    """Lines `first` … `first + n - 1` of an attempt, bytes `b0` … `b1` of its spool; `data` is as sent, `raw` unpacked."""
+
+    attempt: str
+    first: int
+    n: int
+    b0: int
+    b1: int
+    data: bytes
+    raw: bytes
+
+
+@dataclass
+class Stored:
+    """What a batch did: acknowledgements {(server, attempt): [next line, byte, done]}, stored chunks, changed jobs."""
+
+    acked: dict[tuple[int, str], list[int | bool]] = field(default_factory=dict)
+    chunks: list[tuple[int, Chunk]] = field(default_factory=list)  # (job id, chunk)
+    jobs: dict[int, Job] = field(default_factory=dict)
+    lines: int = 0
+
+
+class BadChunk(ValueError):
+    """An entry that no agent of ours writes."""
+
+
+def read_chunk(fields: dict[bytes, bytes]) -> Chunk:
+    """The chunk of one stream entry. Raises BadChunk."""
+    try:
+        attempt = fields[b"a"].decode("ascii")[:40]
+        first, n, b0, b1 = (int(fields[name]) for name in (b"f", b"n", b"b0", b"b1"))
+        data = fields[b"z"]
+        unpacker = zlib.decompressobj()
+        raw = unpacker.decompress(data, MAX_CHUNK_BYTES)
+    except (KeyError, ValueError, zlib.error) as error:
+        raise BadChunk(str(error)) from error
+    if unpacker.unconsumed_tail or not unpacker.eof:
+        raise BadChunk("longer than 1 MB")
+    if n < 1 or first < 1 or raw.count(b"\n") != n or not raw.endswith(b"\n") or b1 - b0 != len(raw):
+        raise BadChunk("counts do not fit its bytes")
+    return Chunk(attempt, first, n, b0, b1, data, raw)
+
+
+def store(batch: dict[int, list[tuple[bytes, dict[bytes, bytes]]]]) -> Stored:
+    """Store one batch {server id: [(stream id, fields)]} and move the servers' cursors, all or nothing."""
+    done = Stored()
+    read = {pk: list(_readable(pk, entries)) for pk, entries in batch.items()}
+    wanted = {chunk.attempt for chunks in read.values() for chunk in chunks}
+    with transaction.atomic():
+        # Also the fence between two ingests: the second waits here and then finds the lines taken.
+        locked = Attempt.objects.select_for_update().filter(pk__in=wanted)
+        attempts = {attempt.pk: attempt for attempt in locked.order_by("pk")}
+        jobs = Job.objects.select_related("server", "requester").in_bulk({a.job_id for a in attempts.values()})
+        for attempt in attempts.values():
+            attempt.job = jobs[attempt.job_id]
+        rows: list[LogChunk] = []
+        for pk, chunks in read.items():
+            for chunk in chunks:
+                _take(done, pk, chunk, attempts.get(chunk.attempt), rows)
+        LogChunk.objects.bulk_create(rows)
+        for pk, entries in batch.items():
+            Server.objects.filter(pk=pk).update(logs_cursor=entries[-1][0].decode())
+        _save(done, attempts.values())
+    return done
+
+
+def _readable(server_id: int, entries: Iterable[tuple[bytes, dict[bytes, bytes]]]) -> Iterator[Chunk]:
+    for entry_id, fields in entries:
+        try:
+            yield read_chunk(fields)
+        except BadChunk as error:
+            log.warning("server %s: log entry %s was dropped: %s", server_id, entry_id, error)
+
+
+def _take(done: Stored, server_id: int, chunk: Chunk, attempt: Attempt | None, rows: list[LogChunk]) -> None:
+    key = (server_id, chunk.attempt)
+    if attempt is None or attempt.job.server_id != server_id:
+        # Its row is gone (or never was): let the server forget it, else it would send for ever.
+        done.acked[key] = [chunk.first + chunk.n, chunk.b1, b'"ended"' in chunk.raw]
+        return
+    if chunk.first == attempt.next_line and chunk.b0 == attempt.next_byte and not attempt.done:
+        attempt.next_line, attempt.next_byte = chunk.first + chunk.n, chunk.b1
+        rows.append(LogChunk(attempt=attempt, first=chunk.first, n=chunk.n, data=chunk.data))
+        done.chunks.append((attempt.job_id, chunk))
+        done.lines += chunk.n
+        attempt.touched = True  # type: ignore[attr-defined]
+        if EVENT in chunk.raw:
+            for number, at, event in events(chunk):
+                fold(attempt, number, at, event, done)
+    done.acked[key] = [attempt.next_line, attempt.next_byte, attempt.done]
+
+
+def _save(done: Stored, attempts: Iterable[Attempt]) -> None:
+    for attempt in attempts:
+        if getattr(attempt, "touched", False):
+            attempt.save()
+    for job in done.jobs.values():
+        job.save(update_fields=["state", "reason", "started_at", "ended_at"])
+
+
+def events(chunk: Chunk) -> Iterator[tuple[int, datetime, dict[str, Any]]]:
+    """(line number, time, event) of every event line of a chunk, in order."""
+    for offset, line in enumerate(chunk.raw.split(b"\n")[:-1]):
+        parts = line.split(b"\t", 2)
+        if len(parts) != 3 or parts[1] != b"v":
+            continue
+        try:
+            at = datetime.fromtimestamp(int(parts[0]) / 1000, UTC)
+            event = json.loads(parts[2])
+        except (ValueError, OverflowError, OSError, RecursionError):
+            continue
+        if isinstance(event, dict):
+            yield chunk.first + offset, at, event
+
+
+def fold(attempt: Attempt, line: int, at: datetime, event: dict[str, Any], done: Stored) -> None:
+    """Apply one event to its attempt, and to the job where the attempt is the job's newest."""
+    act = FOLDS.get(str(event.get("e")))
+    if act is None:
+        return
+    act(attempt, line, at, event)
+    if event["e"] in ("started", "ended", "cancelling"):
+        _fold_job(attempt, event, done)
+
+
+def _fold_job(attempt: Attempt, event: dict[str, Any], done: Stored) -> None:
+    job = done.jobs.get(attempt.job_id, attempt.job)
+    newest = Attempt.objects.filter(job_id=job.pk).order_by("-n").values_list("pk", flat=True).first()
+    if newest != attempt.pk:
+        return
+    job.state = attempt.state
+    job.started_at = attempt.started_at
+    job.ended_at = attempt.ended_at
+    job.reason = _pair(event.get("reason")) if event["e"] == "ended" else None
+    done.jobs[job.pk] = job
+
+
+def _started(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
+    attempt.state, attempt.started_at = JobState.RUNNING, at
+
+
+def _step(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
+    titles = _pair(event.get("title")) or ["", ""]
+    argv = event.get("argv")
+    values = {
+        "title_zh": titles[0][:200],
+        "title_en": titles[1][:200],
+        "argv": [str(word)[:2000] for word in argv[:200]] if isinstance(argv, list) else [],
+        "state": "running",
+        "first_line": line,
+        "started_at": at,
+    }
+    Step.objects.update_or_create(attempt=attempt, n=_small(event.get("n")), defaults=values)
+
+
+def _step_end(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
+    state = event.get("state") if event.get("state") in ("succeeded", "failed", "skipped", "cancelled") else "failed"
+    values = {"state": state, "exit_code": _exit(event.get("exit")), "last_line": line, "ended_at": at}
+    Step.objects.filter(attempt=attempt, n=_small(event.get("n"))).update(**values)
+
+
+def _item(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
+    if len(attempt.report) >= MAX_REPORT_ITEMS:
+        return
+    verdict = event.get("verdict")
+    attempt.report.append(
+        {
+            "key": str(event.get("key"))[:60],
+            "title": _pair(event.get("title")) or [str(event.get("key"))[:60]] * 2,
+            "verdict": verdict if verdict in ("ok", "warning", "failed", "unknown") else "unknown",
+            "found": _words(event.get("found")),
+            "wanted": _words(event.get("wanted")),
+            "remedy": _pair(event.get("remedy")),
+            "job": event.get("job") if isinstance(event.get("job"), dict) else None,
+            "line": line,
+        }
+    )
+
+
+def _cancelling(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
+    rung = event.get("rung")
+    attempt.rung = rung if rung in ("interrupt", "terminate", "kill") else ""
+
+
+def _ended(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
+    state = event.get("state")
+    attempt.state = state if state in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED) else JobState.FAILED
+    attempt.exit_code = _exit(event.get("exit"))
+    attempt.ended_at = at
+    attempt.done = True
+
+
+FOLDS = {
+    "started": _started,
+    "step": _step,
+    "step_end": _step_end,
+    "item": _item,
+    "cancelling": _cancelling,
+    "ended": _ended,
+}
+
+
+def _pair(value: Any) -> list[str] | None:
+    """[zh, en] as stored, or None."""
+    if isinstance(value, list) and len(value) == 2:
+        return [str(text)[:2000] for text in value]
+    return None
+
+
+def _words(value: Any) -> str | None:
+    return None if value is None else str(value)[:2000]
+
+
+def _exit(value: Any) -> int | None:
+    return value if isinstance(value, int) and -(2**31) < value < 2**31 else None
+
+
+def _small(value: Any) -> int:
+    return value if isinstance(value, int) and 0 < value < 1000 else 1

@@ -1,0 +1,246 @@
+"""What is done to jobs: queue, cancel, retry. State afterwards comes from the server's events."""
+
+import contextlib
+import json
+import logging
+import secrets
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Max
+from django.utils import timezone
+from django.utils.translation import get_language
+from django.utils.translation import gettext as _
+
+from console import audit, live
+from console.errors import Conflict, Invalid, NotAllowed, NotFound
+from console.models import User
+from deployments import kinds, queues
+from deployments.models import Attempt, Job, JobState, Server
+from deployments.models.job import ENDED, UNDER_WAY
+from deployments.steps import BadParams, Text, read_params
+
+log = logging.getLogger(__name__)
+
+MAX_PARAMS_BYTES = 64 * 1024
+
+
+def queue_job(server: Server, kind: str, params: Mapping[str, Any], *, by: User, ticket: str = "") -> Job:
+    """Queue one job on a server's own queue and return its row.
+
+    The queue entry is written when the row commits, so an agent never holds a job that the console
+    cannot show; where Redis is away just then, ingest pushes it later. Raises NotAllowed, NotFound
+    for an unknown kind, Invalid for wrong parameters, Conflict for a server that was never heard or
+    is silent, or a lock that another job holds.
+    """
+    _must_operate(by)
+    module = _kind(kind)
+    read = _params(module, params)
+    if server.is_offline:
+        raise Conflict(
+            _("%(server)s has been silent for %(seconds)s s or longer, so the job was not queued.")
+            % {"server": server.name, "seconds": settings.OFFLINE_AFTER_S},
+            _("Start the agent on %(server)s, then queue the job again.") % {"server": server.name},
+            code="server_offline",
+        )
+    locks = list(module.locks(read))
+    with transaction.atomic():
+        # The server's row is the mutex: two requests at once see each other's locks.
+        Server.objects.select_for_update().get(pk=server.pk)
+        _refuse_held(server, locks)
+        now = timezone.now()
+        job = Job.objects.create(
+            server=server, kind=kind, params=dict(params), locks=locks, requester=by, ticket=ticket[:100],
+            created_at=now, not_after=now + timedelta(seconds=settings.JOB_VALID_S),
+        )  # fmt: skip
+        attempt = _new_attempt(job)
+        audit.record(by, "job.queued", job, kind=kind, server=server.name)
+        transaction.on_commit(lambda: hand_over(attempt))
+    return job
+
+
+def cancel_job(job: Job, *, by: User) -> Job:
+    """Cancel a job: at once where its server never saw it, else by asking the server, which answers with events."""
+    _must_operate(by)
+    with transaction.atomic():
+        job = Job.objects.select_for_update().select_related("server").get(pk=job.pk)
+        if job.state in ENDED:
+            raise Conflict(
+                _("Job #%(id)s has already ended, so there is nothing to cancel.") % {"id": job.pk},
+                _("Reload the page to see how it ended."),
+                code="already_ended",
+            )
+        attempt = job.attempts.last()
+        job.cancel_requested_at = timezone.now()
+        job.save(update_fields=["cancel_requested_at"])
+        audit.record(by, "job.cancelled", job)
+        if attempt is None or _never_left(attempt):
+            end_here(job, attempt, JobState.CANCELLED, Text("在服务器收到之前已取消", "Cancelled before the server saw it"))
+        else:
+            transaction.on_commit(lambda: _ask_to_cancel(attempt))
+    tell(job)
+    return job
+
+
+def retry_job(job: Job, *, by: User) -> Job:
+    """A new attempt of an ended job, with a log of its own."""
+    _must_operate(by)
+    with transaction.atomic():
+        server = Server.objects.select_for_update().get(pk=job.server_id)
+        job = Job.objects.select_for_update().get(pk=job.pk)
+        if job.state not in (*ENDED, JobState.LOST):
+            raise Conflict(
+                _("Job #%(id)s is still under way, so it was not started again.") % {"id": job.pk},
+                _("Wait until it has ended, or cancel it first."),
+                code="under_way",
+            )
+        if server.is_offline:
+            raise Conflict(
+                _("%(server)s is silent, so the job was not started again.") % {"server": server.name},
+                _("Start the agent on %(server)s, then try again.") % {"server": server.name},
+                code="server_offline",
+            )
+        _refuse_held(server, job.locks, apart_from=job)
+        job.state, job.reason = JobState.QUEUED, None
+        job.started_at = job.ended_at = job.cancel_requested_at = None
+        job.not_after = timezone.now() + timedelta(seconds=settings.JOB_VALID_S)
+        job.save()
+        attempt = _new_attempt(job)
+        audit.record(by, "job.retried", job, attempt=attempt.n)
+        transaction.on_commit(lambda: hand_over(attempt))
+    tell(job)
+    return job
+
+
+def hand_over(attempt: Attempt) -> bool:
+    """Push the attempt's dispatch. False when Redis is away: the row stays unpushed and is pushed again later."""
+    try:
+        queues.push(attempt)
+    except redis.RedisError as error:
+        log.warning("dispatch of %s waits for Redis: %s", attempt.pk, error)
+        return False
+    attempt.pushed_at, attempt.pushes = timezone.now(), attempt.pushes + 1
+    Attempt.objects.filter(pk=attempt.pk).update(pushed_at=attempt.pushed_at, pushes=attempt.pushes)
+    tell(attempt.job)
+    return True
+
+
+def end_here(job: Job, attempt: Attempt | None, state: JobState, reason: Text) -> None:
+    """Write an end that the console itself decides, before any event of the server."""
+    now = timezone.now()
+    job.state, job.reason, job.ended_at = state, list(reason), now
+    job.save(update_fields=["state", "reason", "ended_at"])
+    if attempt is not None:
+        attempt.state, attempt.ended_at = state, now
+        attempt.save(update_fields=["state", "ended_at"])
+
+
+def as_json(job: Job) -> dict[str, Any]:
+    """A job as API, sockets and pages show it; needs `server` and `requester` at hand."""
+    language = 0 if (get_language() or "").startswith("zh") else 1
+    return {
+        "id": job.pk,
+        "kind": job.kind,
+        "server": job.server.name,
+        "simulated": job.server.simulated,
+        "state": job.state,
+        "params": job.params,
+        "ticket": job.ticket,
+        "requester": job.requester.username if job.requester else None,
+        "reason": job.reason[language] if job.reason else None,
+        "reasons": job.reason,
+        "cancelling": bool(job.cancel_requested_at) and not job.is_ended,
+        "created_at": _iso(job.created_at),
+        "started_at": _iso(job.started_at),
+        "ended_at": _iso(job.ended_at),
+    }
+
+
+def tell(job: Job) -> None:
+    """Publish the job's present state; a lost message is mended by the next or by reload."""
+    data = as_json(job)
+    with contextlib.suppress(redis.RedisError):
+        live.publish(f"job:{job.pk}", "state", data)
+        live.publish("jobs", "job", data)
+
+
+def _iso(at: Any) -> str | None:
+    return at.isoformat(timespec="milliseconds") if at else None
+
+
+def _must_operate(by: User) -> None:
+    if not by.may("operator"):
+        raise NotAllowed(
+            _("%(user)s may look but not change anything.") % {"user": by.username},
+            _("Ask an administrator for the role operator."),
+        )
+
+
+def _kind(kind: str) -> Any:
+    try:
+        return kinds.load(kind)
+    except KeyError:
+        raise NotFound(
+            _("There is no job kind “%(kind)s”.") % {"kind": str(kind)[:60]},
+            _("Use one of: %(kinds)s.") % {"kinds": ", ".join(kinds.names())},
+            code="unknown_kind",
+        ) from None
+
+
+def _params(module: Any, params: Mapping[str, Any]) -> Any:
+    if len(json.dumps(params)) > MAX_PARAMS_BYTES:
+        raise Invalid(_("The parameters are longer than 64 kB."), _("Send only what the job kind asks for."), code="too_long")
+    try:
+        return read_params(module.Params, params)
+    except BadParams as error:
+        language = 0 if (get_language() or "").startswith("zh") else 1
+        what = "; ".join(f"{name[:60]}: {text[language]}" for name, text in error.problems[:8])
+        raise Invalid(
+            _("The parameters do not fit: %(problems)s.") % {"problems": what},
+            _("Mend them and send the job again."),
+            code="invalid_params",
+        ) from error
+
+
+def _refuse_held(server: Server, locks: list[str], *, apart_from: Job | None = None) -> None:
+    if not locks:
+        return
+    others = Job.objects.filter(server=server, state__in=UNDER_WAY).exclude(pk=apart_from.pk if apart_from else None)
+    for other in others:
+        shared = sorted(set(locks) & set(other.locks))
+        if shared:
+            raise Conflict(
+                _("Job #%(id)s (%(kind)s) holds %(lock)s on %(server)s.")
+                % {"id": other.pk, "kind": other.kind, "lock": shared[0], "server": server.name},
+                _("Wait until it has ended, or cancel it."),
+                code="locked",
+            )
+
+
+def _new_attempt(job: Job) -> Attempt:
+    n = (job.attempts.aggregate(last=Max("n"))["last"] or 0) + 1
+    # The random part keeps a console with a fresh database from meeting claims of its predecessor.
+    return Attempt.objects.create(pk=f"a{job.pk}-{n}-{secrets.token_hex(4)}", job=job, n=n)
+
+
+def _never_left(attempt: Attempt) -> bool:
+    """True when the attempt's dispatch is certainly not on its server and never will be."""
+    if attempt.next_line > 1 or attempt.started_at:
+        return False
+    if attempt.pushed_at is None:
+        return True
+    try:
+        return queues.withdraw(attempt)
+    except redis.RedisError:
+        return False
+
+
+def _ask_to_cancel(attempt: Attempt) -> None:
+    try:
+        queues.push_cancel(attempt)
+    except redis.RedisError as error:
+        log.warning("cancel of %s waits for Redis: %s", attempt.pk, error)

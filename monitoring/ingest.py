@@ -1,0 +1,243 @@
+"""Samples into live state, messages and rows. One instance in the ingest process; no thread but its own."""
+
+import json
+import logging
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import transaction
+
+from console import live, streams
+from deployments.models import Npu, Server
+from monitoring import history
+from monitoring.models import Minute
+from monitoring.services import live_state, readings
+from monitoring.services.fleet_steps import FleetSteps
+
+log = logging.getLogger(__name__)
+
+Messages = list[tuple[str, bytes]]
+ROW_METRICS = ("aicore_pct", "hbm_pct", "temp_c", "power_w")
+
+
+class Telemetry:
+    """Live state of all servers in memory. `seen` is the console's clock at receipt, seconds."""
+
+    def __init__(self) -> None:
+        self.servers: dict[int, Server] = {}
+        self.nows: dict[int, live_state.Now] = {}
+        self.changed: set[int] = set()
+        self.heard: dict[int, float] = {}  # to be written at the next flush
+        self.last_heard: dict[int, float] = {}  # time.monotonic(): jumps of the wall clock lose no server
+        self.open_topics: set[str] = set()
+        self.steps = FleetSteps()
+        self._rows: dict[int, list[float | None]] = {}
+        self._states: dict[int, tuple[Any, ...]] = {}
+        self._minutes: dict[int, tuple[datetime, history.MinuteSums]] = {}
+        self._ready_minutes: list[Minute] = []
+        self._inventory: dict[int, tuple[Any, ...]] = {}
+        self._new_inventory: set[int] = set()
+        self._facts: dict[int, dict[str, Any]] = {}
+        self._offsets: dict[int, float] = {}
+
+    def know(self, servers: Iterable[Server]) -> None:
+        """The servers as the database has them now. Those that are gone are forgotten."""
+        self.servers = {server.pk: server for server in servers}
+        for gone in self.nows.keys() - self.servers.keys():
+            for kept in (self.nows, self._rows, self._states, self._minutes, self._inventory, self.heard):
+                kept.pop(gone, None)  # type: ignore[attr-defined]
+        for pk, server in self.servers.items():
+            if pk not in self.nows:
+                self.nows[pk] = live_state.unheard(server)
+            elif (self.nows[pk]["name"], self.nows[pk]["rack"]) != (server.name, server.rack):
+                self.nows[pk].update(live_state.identity(server))
+                self.changed.add(pk)
+
+    def take(self, server_id: int, data: bytes, received: float) -> Messages:
+        """Take one telemetry entry; returns what is to be published at once."""
+        server = self.servers.get(server_id)
+        message = readings.read(data)
+        if server is None or message is None:
+            return []
+        self._hear(server_id, received)
+        if message["type"] == "facts":
+            self._facts[server_id] = readings.clean_facts(message)
+            return []
+        sample = readings.clean_sample(message)
+        if sample["t"] is not None:
+            self._offsets[server_id] = round(sample["t"] - received, 3)
+        before = self.nows.get(server_id)
+        if sample["error"] and not sample["npus"] and before:
+            # Promise 8: a device that nobody can read now stays visible, as unreadable.
+            sample["npus"], sample["processes"] = [], []
+            now = live_state.build(server, sample, received)
+            now["npus"] = [unreadable(npu) for npu in before["npus"]]
+            now["family"] = before["family"]
+        else:
+            now = live_state.build(server, sample, received)
+        self.nows[server_id] = now
+        self.changed.add(server_id)
+        self._add_to_minute(server_id, now, received)
+        self._note_inventory(server_id, now)
+        topic = f"server:{server_id}"
+        return [live.message(topic, "sample", now, now["seq"] or 0)] if topic in self.open_topics else []
+
+    def beat(self, server_id: int, received: float) -> None:
+        if server_id in self.servers:
+            self._hear(server_id, received)
+            now = self.nows.get(server_id)
+            if now is not None and not now["npus"] and now["seen"] is None:
+                now["seen"] = received
+                self.changed.add(server_id)
+
+    def _hear(self, server_id: int, received: float) -> None:
+        self.heard[server_id] = received
+        self.last_heard[server_id] = time.monotonic()
+
+    def silent_since(self, monotonic: float) -> list[int]:
+        """Ids of the servers not heard since then (time.monotonic(), seconds)."""
+        return [pk for pk in self.servers if self.last_heard.get(pk, 0.0) < monotonic]
+
+    def each_second(self, pipeline: Any, at: float) -> Messages:
+        """Write the changed states into `pipeline`; returns the fleet's messages of this second."""
+        if self.changed:
+            fields = {str(pk): json.dumps(self.nows[pk], separators=(",", ":")) for pk in self.changed if pk in self.nows}
+            if fields:
+                pipeline.hset(streams.FLEET_NOW, mapping=fields)
+            self.changed.clear()
+        messages = self._fleet_steps(pipeline)
+        messages += self._state_changes(at)
+        rows = self._changed_rows(at)
+        if rows and len(self.servers) <= 60:
+            messages.append(live.message("fleet:rows", "rows", rows, int(at)))
+        return messages
+
+    def _fleet_steps(self, pipeline: Any) -> Messages:
+        nows = [self.nows[pk] for pk in sorted(self.nows)]
+        layout_changed, deltas = self.steps.advance(nows)
+        made = []
+        if layout_changed:
+            made.append(live.message("fleet", "layout", {"gen": self.steps.generation}, 0))
+        if layout_changed or deltas:
+            full = {m: json.dumps({"gen": self.steps.generation, "steps": "".join(map(_letter, s))}) for m, s in self.steps.steps.items()}
+            pipeline.hset(streams.FLEET_STEPS, mapping=full)
+        return made + [live.message(f"fleet:{metric}", "steps", data, 0) for metric, data in deltas.items()]
+
+    def _state_changes(self, at: float) -> Messages:
+        """One message for each server whose state, occupancy or health is not what was last told."""
+        made = []
+        for pk, now in self.nows.items():
+            state = live_state.state_at(now, at)
+            key = (state, bool(now["error"]), *((npu["occ"], npu["health"]) for npu in now["npus"]))
+            if self._states.get(pk) == key:
+                continue
+            self._states[pk] = key
+            npus = [[npu["occ"], live_state.is_faulty(npu)] for npu in now["npus"]]
+            data = {"id": pk, "state": state, "seen": now["seen"], "npus": npus, "error": bool(now["error"])}
+            made.append(live.message("fleet", "server", data, int(at)))
+        return made
+
+    def _changed_rows(self, at: float) -> dict[str, list[float | None]]:
+        changed = {}
+        for pk, now in self.nows.items():
+            fresh = live_state.state_at(now, at) in ("live", "maintenance")
+            row = summary(now["npus"]) if fresh else [None] * 4
+            if self._rows.get(pk) != row:
+                self._rows[pk] = changed[str(pk)] = row
+        return changed
+
+    def _add_to_minute(self, server_id: int, now: live_state.Now, received: float) -> None:
+        minute = history.minute_of(received)
+        kept = self._minutes.get(server_id)
+        if kept is None or kept[0] != minute:
+            if kept is not None:
+                self._ready_minutes.append(Minute(server_id=server_id, at=kept[0], data=kept[1].data()))
+            kept = self._minutes[server_id] = (minute, history.MinuteSums())
+        kept[1].add(now["npus"])
+
+    def _note_inventory(self, server_id: int, now: live_state.Now) -> None:
+        if now["error"]:
+            return
+        seen = tuple((n["npu"], n["chip"], n["bus_id"], n["name"], n["hbm_total_mb"]) for n in now["npus"])
+        if self._inventory.get(server_id) != seen:
+            self._inventory[server_id] = seen
+            self._new_inventory.add(server_id)
+
+    def flush(self) -> None:
+        """Write what became due into the database: last contact, minutes, facts, NPUs. One transaction."""
+        minutes, self._ready_minutes = self._ready_minutes, []
+        heard, self.heard = self.heard, {}
+        offsets, self._offsets = self._offsets, {}
+        facts, self._facts = self._facts, {}
+        fresh, self._new_inventory = self._new_inventory, set()
+        if not (minutes or heard or facts or fresh):
+            return
+        with transaction.atomic():
+            _save_contact(self.servers, heard, offsets)
+            Minute.objects.bulk_create(minutes, ignore_conflicts=True)
+            for pk, value in facts.items():
+                hostname = str(value.get("hostname") or "")[:255]
+                Server.objects.filter(pk=pk).update(facts=value, hostname=hostname)
+            for pk in fresh & self.servers.keys():
+                _save_npus(self.servers[pk], self.nows[pk])
+
+
+def unreadable(npu: dict[str, Any]) -> dict[str, Any]:
+    """An NPU of which nothing is known now but that it was there."""
+    unknown = {"aicore": None, "hbm_used_mb": None, "temp_c": None, "power_w": None, "health": None}
+    return {**npu, **unknown, "occ": "unreadable"}
+
+
+def summary(npus: list[dict[str, Any]]) -> list[float | None]:
+    """[mean AI Core %, memory % over all NPUs, hottest °C, summed W]; None where nothing is known."""
+    aicore = [n["aicore"] for n in npus if n["aicore"] is not None]
+    known = [(n["hbm_used_mb"], n["hbm_total_mb"]) for n in npus if n["hbm_used_mb"] is not None and n["hbm_total_mb"]]
+    temps = [n["temp_c"] for n in npus if n["temp_c"] is not None]
+    watts = [n["power_w"] for n in npus if n["power_w"] is not None]
+    total = sum(pair[1] for pair in known)
+    return [
+        round(sum(aicore) / len(aicore)) if aicore else None,
+        round(100 * sum(pair[0] for pair in known) / total) if total else None,
+        max(temps) if temps else None,
+        round(sum(watts)) if watts else None,
+    ]
+
+
+def _letter(step: int) -> str:
+    return "0123456789abcdefg"[step]
+
+
+def _save_contact(servers: dict[int, Server], heard: dict[int, float], offsets: dict[int, float]) -> None:
+    rows = []
+    for pk, at in heard.items():
+        server = servers.get(pk)
+        if server is None:
+            continue
+        server.last_seen_at = datetime.fromtimestamp(at, UTC)
+        server.clock_offset_s = offsets.get(pk, server.clock_offset_s)
+        rows.append(server)
+    Server.objects.bulk_update(rows, ["last_seen_at", "clock_offset_s"], batch_size=200)
+
+
+def _save_npus(server: Server, now: live_state.Now) -> None:
+    """Rows of the NPUs as printed now; what is no longer printed keeps its row and its age."""
+    seen_at = datetime.fromtimestamp(now["seen"] or time.time(), UTC)
+    rows = [
+        Npu(
+            server=server, device_index=index, npu_id=npu["npu"], chip_id=npu["chip"] or 0, bus_id=(npu["bus_id"] or "")[:20] or None,
+            name=(npu["name"] or "")[:40], memory_total_mb=npu["hbm_total_mb"], seen_at=seen_at,
+        )
+        for index, npu in enumerate(now["npus"])
+        if isinstance(npu["npu"], int) and npu["npu"] >= 0
+    ]  # fmt: skip
+    unique = list({(row.npu_id, row.chip_id): row for row in rows}.values())
+    Npu.objects.bulk_create(
+        unique,
+        update_conflicts=True,
+        unique_fields=["server", "npu_id", "chip_id"],
+        update_fields=["device_index", "bus_id", "name", "memory_total_mb", "seen_at"],
+    )
+    Server.objects.filter(pk=server.pk).update(family=now["family"][:40])
+    server.family = now["family"][:40]

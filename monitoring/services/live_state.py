@@ -1,0 +1,177 @@
+"""The present state of servers: built by ingest from samples, read by pages and API.
+
+The shape is called "now" (see `build`). It lies in the Redis hash `fleet:now`, one field a server;
+where Redis is away, readers get what the database knows, marked as never live.
+"""
+
+import json
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import redis
+from django.conf import settings
+
+from console import streams
+from console.redis import client
+from deployments.models import Server
+
+Now = dict[str, Any]
+
+# The span of each metric that is shown as colour, in the metric's unit.
+RANGES = {"aicore_pct": (0.0, 100.0), "hbm_pct": (0.0, 100.0), "temp_c": (20.0, 100.0), "power_w": (0.0, 500.0)}
+METRICS = tuple(RANGES)
+STEPS = 16
+UNKNOWN_STEP = STEPS
+
+# Memory that an idle chip holds, MB, with head room (seen: 2.8-3.5 GB on A2 and A3, 4.8-5.9 on 950, 1.3-1.6 on 310P).
+IDLE_MB = (("950", 7000), ("310", 2600))
+IDLE_MB_DEFAULT = 4600
+
+
+def build(server: Server, sample: Mapping[str, Any], seen: float) -> Now:
+    """The "now" of a server after `sample`: {id, name, state, seen, simulated, family, rack, seq, took_ms, error,
+    npus: [{npu, chip, bus_id, name, health, aicore, hbm_used_mb, hbm_total_mb, temp_c, power_w, occ}],
+    processes, host, version}. None stands for unknown. `seen` is the console's clock, seconds."""
+    processes = sample.get("processes") or []
+    by_chip: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for process in processes:
+        by_chip.setdefault((process.get("npu"), process.get("chip")), []).append(process)
+    npus = [npu_now(npu, by_chip.get((npu.get("npu"), npu.get("chip")), [])) for npu in sample.get("npus") or []]
+    return {
+        **identity(server),
+        "state": "maintenance" if server.maintenance else "live",
+        "seen": seen,
+        "family": family(npus) or server.family,
+        "seq": sample.get("seq"),
+        "took_ms": sample.get("took_ms"),
+        "error": sample.get("error"),
+        "npus": npus,
+        "processes": processes,
+        "host": sample.get("host") or {},
+        "version": sample.get("version"),
+        "holders": sample.get("holders") or {},
+    }
+
+
+def identity(server: Server) -> Now:
+    return {"id": server.pk, "name": server.name, "simulated": server.simulated, "rack": server.rack}
+
+
+def npu_now(npu: Mapping[str, Any], processes: list[dict[str, Any]]) -> dict[str, Any]:
+    """One NPU of "now". 310P chips have no HBM: their DDR takes its place."""
+    has_hbm = bool(npu.get("hbm_total_mb"))
+    used = npu.get("hbm_used_mb") if has_hbm else npu.get("memory_used_mb")
+    total = npu.get("hbm_total_mb") if has_hbm else npu.get("memory_total_mb") or None
+    return {
+        "npu": npu.get("npu"),
+        "chip": npu.get("chip"),
+        "bus_id": npu.get("bus_id"),
+        "name": npu.get("name"),
+        "health": npu.get("health"),
+        "aicore": npu.get("aicore_pct"),
+        "hbm_used_mb": used,
+        "hbm_total_mb": total,
+        "temp_c": npu.get("temp_c"),
+        "power_w": npu.get("power_w"),
+        "occ": occupancy(str(npu.get("name") or ""), used, processes),
+    }
+
+
+def occupancy(name: str, used_mb: float | None, processes: list[dict[str, Any]]) -> str:
+    """free | ours | foreign | unexplained | unreadable, from the process list and the memory in use."""
+    if processes:
+        return "ours" if all(process.get("attempt") for process in processes) else "foreign"
+    if used_mb is None:
+        return "unreadable"
+    idle = next((mb for mark, mb in IDLE_MB if mark in name), IDLE_MB_DEFAULT)
+    return "unexplained" if used_mb > idle else "free"
+
+
+def family(npus: Iterable[Mapping[str, Any]]) -> str:
+    """The chip name that most NPUs of a server print, or ''."""
+    names = Counter(str(npu.get("name") or "") for npu in npus)
+    return names.most_common(1)[0][0] if names else ""
+
+
+def is_faulty(npu: Mapping[str, Any]) -> bool:
+    return npu.get("health") not in ("OK", None)
+
+
+def value(npu: Mapping[str, Any], metric: str) -> float | None:
+    """One metric of one NPU of "now", in its unit; None where it is unknown."""
+    if metric == "aicore_pct":
+        return npu["aicore"]
+    if metric == "hbm_pct":
+        used, total = npu["hbm_used_mb"], npu["hbm_total_mb"]
+        return round(100 * used / total, 1) if total and used is not None else None
+    return npu[metric]
+
+
+def state_at(now: Now, at: float) -> str:
+    """What a server is called `at` that time: a state follows from when it was last heard, whoever wrote it."""
+    if now.get("seen") is None:
+        return "never"
+    age = at - now["seen"]
+    if age > settings.OFFLINE_AFTER_S:
+        return "offline"
+    if age > settings.SILENT_AFTER_S:
+        return "silent"
+    return "maintenance" if now.get("state") == "maintenance" else "live"
+
+
+def unheard(server: Server) -> Now:
+    """The "now" of a server of which only the database tells."""
+    seen = server.last_seen_at.timestamp() if server.last_seen_at else None
+    return {
+        **identity(server),
+        "state": "maintenance" if server.maintenance else "offline" if seen else "never",
+        "seen": seen,
+        "family": server.family,
+        "seq": None,
+        "took_ms": None,
+        "error": None,
+        "npus": [],
+        "processes": [],
+        "host": {},
+        "version": None,
+        "holders": {},
+    }
+
+
+def all_now() -> list[Now]:
+    """The "now" of every server, by id. One database query; without Redis what the database knows."""
+    servers = list(Server.objects.order_by("id").defer("facts", "key", "redis_password"))
+    try:
+        kept = client().hgetall(streams.FLEET_NOW)
+    except redis.RedisError:
+        kept = {}
+    at = time.time()
+    return [_current(server, kept.get(str(server.pk).encode()), at) for server in servers]
+
+
+def now(server: Server) -> Now:
+    """The "now" of one server."""
+    try:
+        kept = client().hget(streams.FLEET_NOW, str(server.pk))
+    except redis.RedisError:
+        kept = None
+    return _current(server, kept, time.time())
+
+
+def _current(server: Server, kept: bytes | None, at: float) -> Now:
+    result: Now = {**json.loads(kept), **identity(server)} if kept else unheard(server)
+    if server.maintenance:
+        result["state"] = "maintenance"
+    result["state"] = state_at(result, at)
+    return result
+
+
+def layout_generation(servers: Iterable[tuple[int, int]]) -> int:
+    """A number that changes when servers or their NPUs do: cells are addressed by place, so both sides compare it.
+
+    `servers` holds (id, number of NPUs) by rising id, as `all_now` gives them.
+    """
+    return zlib.crc32(",".join(f"{pk}:{count}" for pk, count in servers).encode())

@@ -1,0 +1,118 @@
+"""What servers send is untrusted: samples are cut to known fields, types and sizes before anything reads them."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+MAX_BYTES = 2 << 20
+MAX_NPUS = 128
+MAX_PROCESSES = 512
+MAX_TEXT = 300
+MAX_RAW_TEXT = 64 * 1024
+
+NPU_NUMBERS = (
+    "npu", "chip", "phy_id", "power_w", "temp_c", "hugepages_used", "hugepages_total", "aicore_pct",
+    "memory_used_mb", "memory_total_mb", "hbm_used_mb", "hbm_total_mb",
+)  # fmt: skip
+NPU_TEXTS = ("name", "health", "bus_id")
+HOST_NUMBERS = (
+    "load1", "cpu_pct", "cpus", "mem_used_mb", "mem_total_mb", "disk_used_gb", "disk_total_gb", "rx_kbps", "tx_kbps", "uptime_s",
+)  # fmt: skip
+
+
+def read(data: bytes) -> dict[str, Any] | None:
+    """The message in `data`, or None where it is none of ours."""
+    if len(data) > MAX_BYTES:
+        return None
+    try:
+        message = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) and message.get("type") in ("sample", "facts") else None
+
+
+def number(value: Any) -> float | int | None:
+    """`value` where it is a finite number of sensible size; a true number is never made up."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if math.isfinite(value) and abs(value) < 1e15 else None
+
+
+def text(value: Any, most: int = MAX_TEXT) -> str | None:
+    return value[:most] if isinstance(value, str) else None
+
+
+def clean_sample(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The sample with known fields only; shape as in deployments/agent/sampler.py."""
+    host = message.get("host")
+    error = message.get("error")
+    holders = message.get("holders")
+    return {
+        "seq": number(message.get("seq")),
+        "t": number(message.get("t")),
+        "took_ms": number(message.get("took_ms")),
+        "version": text(message.get("version")),
+        "npus": [_npu(item) for item in _dicts(message.get("npus"), MAX_NPUS)],
+        "processes": [_process(item) for item in _dicts(message.get("processes"), MAX_PROCESSES)],
+        "host": {name: number(host.get(name)) for name in HOST_NUMBERS} if isinstance(host, dict) else {},
+        "error": _error(error) if isinstance(error, dict) else None,
+        "holders": _holders(holders) if isinstance(holders, dict) else {},
+    }
+
+
+def _dicts(value: Any, most: int) -> list[dict[str, Any]]:
+    return [item for item in value[:most] if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _npu(item: Mapping[str, Any]) -> dict[str, Any]:
+    get = item.get
+    result: dict[str, Any] = {name: number(get(name)) for name in NPU_NUMBERS}
+    for name in NPU_TEXTS:
+        result[name] = text(get(name), 40)
+    return result
+
+
+def _process(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "npu": number(item.get("npu")),
+        "chip": number(item.get("chip")),
+        "pid": number(item.get("pid")),
+        "name": text(item.get("name")),
+        "memory_mb": number(item.get("memory_mb")),
+        "user": text(item.get("user"), 64),
+        "command": text(item.get("command")),
+        "attempt": text(item.get("attempt"), 40),
+    }
+
+
+def _error(error: Mapping[str, Any]) -> dict[str, Any]:
+    what, do = error.get("what"), error.get("do")
+    return {
+        "code": number(error.get("code")),
+        "meaning": text(error.get("meaning"), 60),
+        "text": text(error.get("text"), MAX_RAW_TEXT),
+        "what": _pair(what),
+        "do": _pair(do),
+    }
+
+
+def _pair(value: Any) -> list[str] | None:
+    if isinstance(value, list) and len(value) == 2 and all(isinstance(item, str) for item in value):
+        return [item[:500] for item in value]
+    return None
+
+
+def _holders(holders: Mapping[str, Any]) -> dict[str, str]:
+    return {str(key)[:20]: str(value)[:60] for key, value in list(holders.items())[:MAX_PROCESSES]}
+
+
+MAX_FACTS_BYTES = 256 * 1024
+
+
+def clean_facts(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts, or {} where they are no object or longer than 256 kB."""
+    facts = message.get("facts")
+    if not isinstance(facts, dict) or len(json.dumps(facts)) > MAX_FACTS_BYTES:
+        return {}
+    return {str(key)[:60]: value for key, value in facts.items()}
