@@ -1,0 +1,163 @@
+"""Read the log of an attempt: ranges of raw spool records, and the whole as plain text.
+
+A record is `<epoch_ms>\\t<kind>\\t<text>`; its place in the stream, from 1, is its line number. The kinds are those of
+deployments/agent/spool.py: o e s text, p progress being redrawn, + goes on, g gap, v event (JSON).
+"""
+
+import json
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+from deployments.models import Attempt, LogChunk
+
+MAX_LINES = 2000
+MAX_BYTES = 1024 * 1024  # of one answer; a record may hold 32 KB, so 2,000 of them would be 64 MB
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Records `first` … `first + n - 1` of a log that holds `total`, joined by newlines."""
+
+    first: int
+    n: int
+    total: int
+    text: str
+
+
+def after(attempt: Attempt, line: int, n: int = MAX_LINES) -> Lines:
+    """At most `n` records that follow `line`; fewer where they are long. Ask again from the last one."""
+    total = attempt.next_line - 1
+    first = max(1, line + 1)
+    last = min(total, first + min(n, MAX_LINES) - 1)
+    records: list[bytes] = []
+    size = 0
+    for record in _records(attempt, first, last):
+        size += len(record) + 1
+        if records and size > MAX_BYTES:
+            break
+        records.append(record)
+    return _lines(first, records, total)
+
+
+def before(attempt: Attempt, line: int, n: int = MAX_LINES) -> Lines:
+    """At most `n` records right before `line`; fewer where they are long."""
+    total = attempt.next_line - 1
+    last = min(total, line - 1)
+    first = max(1, last - min(n, MAX_LINES) + 1)
+    records = list(_records(attempt, first, last))
+    size = kept = 0
+    for record in reversed(records):
+        size += len(record) + 1
+        if kept and size > MAX_BYTES:
+            break
+        kept += 1
+    return _lines(last - kept + 1 if kept else first, records[len(records) - kept :], total)
+
+
+def tail(attempt: Attempt, n: int = 500) -> Lines:
+    """The last `n` records."""
+    return before(attempt, attempt.next_line, n)
+
+
+def _lines(first: int, records: list[bytes], total: int) -> Lines:
+    return Lines(first, len(records), total, b"\n".join(records).decode("utf-8", "replace"))
+
+
+def _records(attempt: Attempt, first: int, last: int) -> Iterator[bytes]:
+    """Records `first` … `last`. Two indexed queries, whatever the length of the log."""
+    if last < first:
+        return
+    chunks = LogChunk.objects.filter(attempt_id=attempt.pk, first__lte=last).order_by("first")
+    start = chunks.filter(first__lte=first).order_by("-first").values_list("first", flat=True).first()
+    found = chunks.filter(first__gte=start) if start is not None else chunks
+    for chunk_first, data in found.values_list("first", "data").iterator(chunk_size=16):
+        for number, record in enumerate(unpack(data), start=chunk_first):
+            if number > last:
+                return
+            if number >= first:
+                yield record
+
+
+def unpack(data: bytes) -> list[bytes]:
+    """The records of one stored chunk."""
+    raw = zlib.decompress(bytes(data))
+    return raw.removesuffix(b"\n").split(b"\n") if raw else []
+
+
+def chunks_after(attempt_id: str, line: int, count: int = 8) -> list[tuple[int, int, list[bytes]]]:
+    """The next `count` stored chunks past `line` as (first, n, records): how a whole log is read in bounded memory."""
+    rows = LogChunk.objects.filter(attempt_id=attempt_id, first__gt=line).order_by("first")[:count]
+    return [(row.first, row.n, unpack(row.data)) for row in rows]
+
+
+class PlainText:
+    """Turns records into the lines of a text file: ISO time, tab, text; progress as its last state, cut lines joined.
+
+    Feed records in order; `flush` at the end. Holds at most one line.
+    """
+
+    def __init__(self) -> None:
+        self._stamp = ""
+        self._parts: list[str] = []
+        self._progress = False
+
+    def feed(self, records: Iterable[bytes]) -> Iterator[str]:
+        for record in records:
+            stamp, kind, text = split(record)
+            if kind == "+":
+                self._parts.append(text)
+                continue
+            # A progress line is replaced by what is written next on the same line: the next p, or its final text.
+            if not (self._progress and kind in "poe"):
+                yield from self.flush()
+            self._stamp, self._parts, self._progress = iso(stamp), [_words(kind, text)], kind == "p"
+
+    def flush(self) -> Iterator[str]:
+        if self._parts:
+            yield f"{self._stamp}\t{''.join(self._parts)}\n"
+        self._parts, self._progress = [], False
+
+
+def split(record: bytes) -> tuple[int, str, str]:
+    """(epoch ms, kind, text) of one record; a record without that shape is shown whole as text."""
+    whole = record.decode("utf-8", "replace")
+    stamp, _, rest = whole.partition("\t")
+    kind, found, text = rest.partition("\t")
+    if found and stamp.isdigit() and len(stamp) < 16:
+        return int(stamp), kind, text
+    return 0, "o", whole
+
+
+def iso(ms: int) -> str:
+    if not ms:
+        return "-"
+    return datetime.fromtimestamp(ms / 1000, tz=timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _words(kind: str, text: str) -> str:
+    if kind == "g":
+        return f"[console] {text} lines were lost here"
+    if kind == "v":
+        return f"[console] {_event_words(text)}"
+    return f"[console] {text}" if kind == "s" else text
+
+
+def _event_words(text: str) -> str:
+    """One event in English: the raw text is read by tools and in tickets. Unknown events are shown as they are."""
+    try:
+        event: dict[str, Any] = json.loads(text)
+        name = event["e"]
+        if name == "step":
+            return f"step {event['n']}/{event['of']}: {event['title'][1]} $ {' '.join(map(str, event['argv']))}"
+        if name == "step_end":
+            return f"step {event['n']} {event['state']}, exit code {event['exit']}, {event['took_s']} s"
+        if name == "item":
+            return f"{event['verdict']}: {event['title'][1]}: {event['found']} (wanted {event['wanted']})"
+        if name == "ended":
+            return f"ended: {event['state']}" + (f", {event['reason'][1]}" if event.get("reason") else "")
+    except (ValueError, KeyError, IndexError, TypeError):
+        return text
+    return text

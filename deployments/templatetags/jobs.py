@@ -1,0 +1,138 @@
+"""How jobs are shown: states as word, shape and colour; durations and moments; texts of kinds."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import get_language, gettext
+from django.utils.translation import gettext_lazy as _
+
+from console.templatetags.frame import icon
+from deployments import kinds
+from deployments.models import JobState
+
+register = template.Library()
+
+# class and shape of each state of a job, a step and an item
+LOOKS = {
+    "draft": ("", "state-unknown"),
+    "waiting_approval": ("", "state-queued"),
+    "queued": ("", "state-queued"),
+    "running": ("info", "state-running"),
+    "waiting_reboot": ("info", "state-queued"),
+    "succeeded": ("ok", "state-succeeded"),
+    "failed": ("critical", "state-failed"),
+    "cancelled": ("", "state-cancelled"),
+    "lost": ("stale", "state-stale"),
+    "skipped": ("", "state-cancelled"),
+    "waiting": ("", "state-queued"),
+    "ok": ("ok", "state-ok"),
+    "warning": ("warning", "state-warning"),
+    "unknown": ("stale", "state-unknown"),
+}
+WORDS: dict[str, Any] = {
+    **{state.value: state.label for state in JobState},
+    "skipped": _("Skipped"),
+    "waiting": _("Waiting"),
+    "ok": _("OK"),
+    "warning": _("Warning"),
+    "unknown": _("Unknown"),
+}
+UNKNOWN_LOOK = ("stale", "state-unknown")
+
+
+def word(state: str) -> str:
+    """The state in the reader's language; a state that is not known is shown as it is."""
+    return str(WORDS.get(state, state))
+
+
+@register.simple_tag
+def state(name: str, css: str = "state") -> SafeString:
+    """A state as shape, colour and word; `css="chip"` draws it as a chip."""
+    look, shape = LOOKS.get(name, UNKNOWN_LOOK)
+    return format_html('<span class="{} {}">{}<span>{}</span></span>', css, look, icon(shape, ""), word(name))
+
+
+@register.simple_tag
+def state_shape(name: str) -> SafeString:
+    """The shape alone, for places where the word stands beside it or in a label."""
+    return icon(LOOKS.get(name, UNKNOWN_LOOK)[1], "", word(name))
+
+
+@register.filter
+def look(name: str) -> str:
+    """The colour class of a state."""
+    return LOOKS.get(name, UNKNOWN_LOOK)[0]
+
+
+@register.filter
+def state_word(name: str) -> str:
+    return word(name)
+
+
+@register.filter
+def pick(pair: Sequence[str] | None) -> str:
+    """One of (zh, en); '' for None."""
+    if not pair:
+        return ""
+    return pair[0] if (get_language() or "").startswith("zh") else pair[1]
+
+
+@register.filter
+def kind_title(kind: str) -> str:
+    """The title of a job kind; a kind that is gone keeps its name."""
+    try:
+        return pick(kinds.load(kind).TITLE)
+    except KeyError:
+        return kind
+
+
+@register.filter
+def took(seconds: float | None) -> str:
+    """A duration to read: "0.4 s", "12 s", "2 min 20 s", "3 h 5 min"; "—" where unknown. As static/js/times.js."""
+    if seconds is None:
+        return "—"
+    if seconds < 9.95:
+        return gettext("%(n)s s") % {"n": f"{max(0.0, seconds):.1f}"}
+    whole = round(seconds)
+    if whole < 60:
+        return gettext("%(n)s s") % {"n": whole}
+    if whole < 3600:
+        return gettext("%(m)s min %(s)s s") % {"m": whole // 60, "s": whole % 60}
+    return gettext("%(h)s h %(m)s min") % {"h": whole // 3600, "m": whole % 3600 // 60}
+
+
+@register.filter
+def job_took(job: Any) -> float | None:
+    """Seconds from start to end, or until now; None before the start and for a lost job, whose end is unknown."""
+    if job.started_at is None or (job.ended_at is None and job.state == JobState.LOST):
+        return None
+    return max(0.0, ((job.ended_at or timezone.now()) - job.started_at).total_seconds())
+
+
+@register.filter
+def clock(at: datetime | None) -> str | SafeString:
+    """A moment with its offset: "14:03:21 +08:00", with the date where it is not today; "—" for None."""
+    if at is None:
+        return "—"
+    local = timezone.localtime(at)
+    offset = local.strftime("%z")
+    day = "" if local.date() == timezone.localdate() else local.strftime("%Y-%m-%d ")
+    text = f"{day}{local:%H:%M:%S} {offset[:3]}:{offset[3:]}"
+    return format_html('<time datetime="{}">{}</time>', at.isoformat(), text)
+
+
+@register.filter
+def brief_clock(at: datetime | None) -> str | SafeString:
+    """A moment for a narrow column: the time today, else day and time; the whole in its title."""
+    if at is None:
+        return "—"
+    local = timezone.localtime(at)
+    text = local.strftime("%H:%M:%S" if local.date() == timezone.localdate() else "%m-%d %H:%M")
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>', at.isoformat(), local.isoformat(" ", "seconds"), text
+    )
