@@ -1,0 +1,168 @@
+"""Group `limits`: Python, limits of the user, locale, shared memory, clock, ports."""
+
+import os
+import re
+
+from deployments.kinds.check_probes.finding import Finding, Probe, Trouble, failed, ok, unknown, warning
+from deployments.kinds.check_probes.host import Host
+from deployments.kinds.check_probes.system import free_gib
+from deployments.steps import Text
+
+PYTHONS = ("python3", "python3.12", "python3.11", "python3.10")
+LEAST_FILES = 65535
+ENGINE_PORTS = range(8000, 8016)
+HCCL_PORTS = range(60000, 60016)  # what HCCL takes on the host unless HCCL_IF_BASE_PORT says otherwise
+LISTEN = "0A"  # the state column of /proc/net/tcp
+
+
+def python(host: Host) -> Finding:
+    seen: list[str] = []
+    for name in PYTHONS:
+        answer = host.run(name, "-V")
+        hit = re.match(r"Python (3\.(\d+)\S*)", answer.text) if answer and answer.code == 0 else None
+        if hit is None:
+            continue
+        seen.append(f"{name}: {hit[1]}")
+        if 10 <= int(hit[2]) <= 12:
+            return ok(seen[-1], "3.10–3.12")
+    remedy = Text(
+        "vLLM-Ascend 需要 Python 3.10–3.12：用 conda 建一个环境，或用容器方式部署。",
+        "vLLM-Ascend needs Python 3.10 to 3.12: make an environment with conda, or use the container.",
+    )
+    return warning(", ".join(seen) or "—", "3.10–3.12", remedy)
+
+
+def limit(host: Host, name: str) -> tuple[str, str]:
+    """Soft and hard limit of this process, as the kernel prints them. Raises Trouble."""
+    for line in (host.read("/proc/self/limits") or "").splitlines():
+        if line.startswith(name):
+            cells = line[len(name) :].split()
+            if len(cells) >= 2:
+                return cells[0], cells[1]
+    raise Trouble(Text(f"/proc/self/limits 里没有“{name}”", f"/proc/self/limits has no line “{name}”"))
+
+
+def open_files(host: Host) -> Finding:
+    soft, hard = limit(host, "Max open files")
+    found, wanted = f"{soft} / {hard}", f"≥ {LEAST_FILES}"
+    if soft == "unlimited" or (soft.isdecimal() and int(soft) >= LEAST_FILES):
+        return ok(found, wanted)
+    remedy = Text(
+        f"打开文件数上限太低，多卡服务会报 too many open files：在 /etc/security/limits.conf 里设 nofile {LEAST_FILES}，重新登录。",
+        "Too few open files are allowed; serving on many NPUs ends in “too many open files”: "
+        f"set nofile {LEAST_FILES} in /etc/security/limits.conf and sign in again.",
+    )
+    return warning(found, wanted, remedy)
+
+
+def locked_memory(host: Host) -> Finding:
+    soft, hard = limit(host, "Max locked memory")
+    if soft == "unlimited":
+        return ok("unlimited", "unlimited")
+    remedy = Text(
+        "锁定内存有上限，RDMA 注册内存会失败：在 /etc/security/limits.conf 里设 memlock unlimited，重新登录。",
+        "Locked memory is limited, so memory for RDMA cannot be registered: "
+        "set memlock unlimited in /etc/security/limits.conf and sign in again.",
+    )
+    return warning(f"{soft} / {hard}", "unlimited", remedy)
+
+
+def locale(host: Host) -> Finding:
+    found = next((os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "")
+    if not found:
+        text = host.read("/etc/locale.conf") or host.read("/etc/default/locale") or ""
+        hit = re.search(r"^\s*LANG=[\"']?([^\"'\s]+)", text, re.MULTILINE)
+        found = hit[1] if hit else ""
+    if re.search(r"utf-?8", found, re.IGNORECASE):
+        return ok(found, "UTF-8")
+    remedy = Text(
+        "不是 UTF-8，中文路径与日志会出错：localectl set-locale LANG=C.UTF-8",
+        "It is not UTF-8, so Chinese paths and logs break: localectl set-locale LANG=C.UTF-8",
+    )
+    return warning(found or "—", "UTF-8", remedy)
+
+
+def shared_memory(host: Host) -> Finding:
+    if not host.exists("/dev/shm"):
+        return failed("—", "≥ 1 GiB", Text("没有 /dev/shm：挂载 tmpfs。", "There is no /dev/shm: mount a tmpfs."))
+    free = free_gib(host, "/dev/shm")
+    if free >= 1:
+        return ok(f"{free:.0f} GiB", "≥ 1 GiB")
+    remedy = Text(
+        "共享内存太小，多卡进程之间无法通信：mount -o remount,size=16G /dev/shm（容器用 --shm-size=16g）。",
+        "Too little shared memory for workers to talk: mount -o remount,size=16G /dev/shm (a container: --shm-size=16g).",
+    )
+    return failed(f"{free:.2f} GiB", "≥ 1 GiB", remedy)
+
+
+def clock(host: Host) -> Finding:
+    answer = host.run("chronyc", "-n", "tracking")
+    if answer and answer.code == 0:
+        hit = re.search(r"System time\s*:\s*([\d.]+) seconds (slow|fast)", answer.text)
+        if hit and "Not synchronised" not in answer.text:
+            return _offset(float(hit[1]), hit[2])
+    answer = host.run("timedatectl", "show", "-p", "NTPSynchronized", "--value")
+    if answer and answer.code == 0 and answer.text.strip() == "yes":
+        return ok("NTP", "≤ 0.5 s")
+    if answer and answer.code == 0 and answer.text.strip() == "no":
+        remedy = Text(
+            "时钟没有与任何时间源同步：配置 chrony 并启动（systemctl enable --now chronyd）。",
+            "The clock follows no source: configure chrony and start it (systemctl enable --now chronyd).",
+        )
+        return warning("—", "≤ 0.5 s", remedy)
+    return unknown(
+        Text("没有 chronyc 或 timedatectl 可以询问：安装 chrony。", "There is no chronyc or timedatectl to ask: install chrony."),
+        wanted="≤ 0.5 s",
+    )
+
+
+def _offset(seconds: float, direction: str) -> Finding:
+    found = f"{'+' if direction == 'fast' else '−'}{seconds:.3f} s"
+    if seconds <= 0.5:
+        return ok(found, "≤ 0.5 s")
+    remedy = Text(
+        "时钟偏差大，日志与证书的时间会乱：chronyc makestep",
+        "The clock is off, which confuses logs and certificates: chronyc makestep",
+    )
+    return (failed if seconds > 60 else warning)(found, "≤ 0.5 s", remedy)
+
+
+def listening(host: Host) -> set[int]:
+    """TCP ports that something listens on, over IPv4 and IPv6. Raises Trouble when the kernel's table is missing."""
+    tables = [text for text in (host.read("/proc/net/tcp"), host.read("/proc/net/tcp6")) if text]
+    if not tables:
+        raise Trouble(Text("读不到 /proc/net/tcp", "/proc/net/tcp cannot be read"))
+    found: set[int] = set()
+    for line in "\n".join(tables).splitlines():
+        hit = re.match(r"\s*\d+: [0-9A-F]+:([0-9A-F]{4}) [0-9A-F]+:[0-9A-F]{4} ([0-9A-F]{2})", line)
+        if hit and hit[2] == LISTEN:
+            found.add(int(hit[1], 16))
+    return found
+
+
+def ports(host: Host) -> Finding:
+    taken = listening(host)
+    engine = [port for port in ENGINE_PORTS if port in taken]
+    hccl = [port for port in HCCL_PORTS if port in taken]
+    found = ", ".join(map(str, engine + hccl)) or "0"
+    wanted = f"{ENGINE_PORTS[0]}–{ENGINE_PORTS[-1]}, {HCCL_PORTS[0]}–{HCCL_PORTS[-1]}"
+    if hccl:
+        remedy = Text(
+            "HCCL 的端口被占：停掉占用者，或设 HCCL_IF_BASE_PORT 换一段端口。",
+            "Ports of HCCL are taken: stop what listens there, or move HCCL with HCCL_IF_BASE_PORT.",
+        )
+        return warning(found, wanted, remedy)
+    if len(engine) == len(ENGINE_PORTS):
+        return warning(found, wanted, Text("常用的服务端口全被占：部署时另选端口。", "All the usual ports are taken: choose another one."))
+    return ok(found, wanted)
+
+
+PROBES = [
+    Probe("python", Text("Python", "Python"), python),
+    Probe("open_files", Text("打开文件数", "Open files"), open_files),
+    Probe("locked_memory", Text("锁定内存", "Locked memory"), locked_memory),
+    Probe("locale", Text("语言环境", "Locale"), locale),
+    Probe("shared_memory", Text("共享内存 /dev/shm", "Shared memory /dev/shm"), shared_memory),
+    Probe("clock", Text("时钟偏差", "Clock offset"), clock),
+    Probe("ports", Text("占用的端口", "Ports in use"), ports),
+]

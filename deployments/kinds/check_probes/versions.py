@@ -1,0 +1,51 @@
+"""Version strings as this field writes them, and what goes with what. rc < final, letters in either case."""
+
+import re
+
+TOKEN = re.compile(r"\d+|[a-z]+")
+PRE = {"alpha": -4, "a": -4, "beta": -3, "b": -3, "rc": -2}
+
+# CANN -> oldest driver (Ascend HDK) that its release notes accept.
+MIN_DRIVER = (("9.2", "25.3"), ("9.1", "25.2"), ("9.0", "25.0"), ("8.5", "25.0"), ("8.1", "24.1.rc1"))
+
+# CANN -> newest vLLM-Ascend of the published matrix that is pinned to it.
+VLLM_ASCEND = {
+    "9.1.0": "0.23.0",
+    "9.0.1": "0.23.0rc1",
+    "9.0.0": "0.22.1rc1",
+    "8.5.1": "0.18.0",
+    "8.5.0": "0.13.0",
+    "8.3.rc2": "0.11.0",
+    "8.3.rc1": "0.11.0rc1",
+    "8.2.rc1": "0.9.1",
+    "8.1.rc1": "0.7.3.post1",
+}
+DEFAULT_CANN = "9.1.0"  # of vLLM-Ascend 0.23.0, the last final release with an aarch64 wheel
+DEFAULT_DRIVER = "25.2"
+
+
+def key(version: str) -> tuple[int, ...]:
+    """Sorts versions: `25.0.rc1.1` < `25.0` < `25.0.1` < `25.2`. Text without digits sorts first."""
+    parts: list[int] = []
+    for token in TOKEN.findall(version.lower())[:12]:
+        parts.append(int(token[:9]) if token.isdigit() else PRE.get(token, 0))
+    while parts and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)
+
+
+def at_least(version: str, least: str) -> bool:
+    return key(version) >= key(least)
+
+
+def in_range(version: str, low: str, high: str) -> bool:
+    """Whether low ≤ version ≤ high; parts beyond those of `high` do not count, as `7.2.99` means all of 7.2."""
+    return key(low) <= key(version) and key(version)[: len(key(high))] <= key(high)
+
+
+def min_driver(cann: str) -> str | None:
+    """The oldest driver that this CANN accepts, None when nothing is known of it."""
+    for line, driver in MIN_DRIVER:
+        if at_least(cann, line + ".alpha") and cann.startswith(line):
+            return driver
+    return None
