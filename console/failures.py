@@ -1,0 +1,43 @@
+"""The pages and answers for an address that is not there, a call that is refused, and our own mistakes."""
+
+import logging
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.utils.translation import gettext as _
+
+from console.errors import ConsoleError, NotAllowed, NotFound
+from console.middleware import wants_json
+
+log = logging.getLogger(__name__)
+
+
+def answer(request: HttpRequest, error: ConsoleError) -> HttpResponse:
+    """The two sentences of `error` as JSON or as a page, whichever the caller reads."""
+    if wants_json(request):
+        return JsonResponse(error.as_json(), status=error.status)
+    return render(request, "console/error.html", {"error": error}, status=error.status)
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return answer(request, ConsoleError(_("The request could not be understood."), _("Go back and try again."), code="bad_request"))
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return answer(request, NotAllowed(_("You may not open this."), _("Ask an administrator for the right to.")))
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return answer(request, NotFound(_("There is nothing at this address."), _("Look in the navigation, or search with Ctrl K.")))
+
+
+def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
+    return answer(request, NotAllowed(_("The form was open for too long, or came from another site."), _("Reload the page and send it again.")))
+
+
+def our_mistake(request: HttpRequest) -> HttpResponse:
+    """The last resort: its template reads no database and no session."""
+    what, do = _("The console made a mistake while it answered."), _("Try again; if it stays so, look at var/log/web.log.")
+    if wants_json(request):
+        return JsonResponse({"error": {"code": "our_mistake", "what": what, "do": do}}, status=500)
+    return render(None, "500.html", {"what": what, "do": do}, status=500)  # type: ignore[arg-type]
