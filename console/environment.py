@@ -2,6 +2,8 @@
 
 import os
 import secrets
+import time
+import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,22 @@ def choice(name: str, default: str, accepted: list[str]) -> str:
     return raw if raw in accepted else default
 
 
+def one_of(name: str, default: str, accepted: list[str]) -> str:
+    raw = text(name, default)
+    if raw.upper() not in accepted:
+        raise BadSetting(f"{name}={raw!r} is not known. Accepted: {', '.join(accepted)}.")
+    return raw.upper()
+
+
+def time_zone(name: str, default: str) -> str:
+    raw = text(name, default)
+    try:
+        zoneinfo.ZoneInfo(raw)
+    except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError) as error:
+        raise BadSetting(f"{name}={raw!r} is no time zone. Set it to a name such as Asia/Shanghai, Europe/Berlin or UTC.") from error
+    return raw
+
+
 def words(name: str, default: list[str]) -> list[str]:
     raw = os.environ.get(name, "").strip()
     return [word.strip() for word in raw.split(",") if word.strip()] if raw else default
@@ -60,9 +78,11 @@ def secret(name: str, kept_in: Path) -> str:
     if given:
         return given
     try:
-        return kept_in.read_text().strip()
+        return kept_in.read_text().strip() or _read_when_written(kept_in)
     except FileNotFoundError:
         return _make(kept_in)
+    except NotADirectoryError:
+        return _make(kept_in)  # says what is wrong with the folder
     except OSError as error:
         raise BadSetting(f"{kept_in} cannot be read ({error.strerror}). Give it back to this user, or set {name}.") from error
 
@@ -70,9 +90,12 @@ def secret(name: str, kept_in: Path) -> str:
 def _make(path: Path) -> str:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadSetting(f"{path.parent} cannot be made ({error.strerror}). Set VAR_DIR to a folder of this user.") from error
+    try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        return path.read_text().strip()  # another process was first
+        return _read_when_written(path)  # another process was first
     except OSError as error:
         raise BadSetting(f"{path.parent} cannot be written ({error.strerror}). Set VAR_DIR to a folder of this user.") from error
     made = secrets.token_urlsafe(48)
@@ -81,13 +104,22 @@ def _make(path: Path) -> str:
     return made
 
 
+def _read_when_written(path: Path) -> str:
+    deadline = time.monotonic() + 2
+    while not (made := path.read_text().strip()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if not made:
+        raise BadSetting(f"{path} is empty. Remove it, so that a new one is made.")
+    return made
+
+
 def database(name: str, default: str, parse: Callable[..., Any]) -> Any:
     raw = os.environ.get(name, "").strip() or from_file(name) or default
     accepted = "postgres://USER:PASSWORD@HOST:5432/NAME or sqlite:////ABSOLUTE/PATH"
     try:
         parsed = parse(raw, conn_max_age=60)
-    except ValueError as error:
-        raise BadSetting(f"{name} is not a database address ({error}). Accepted: {accepted}.") from error
+    except (ValueError, KeyError) as error:
+        raise BadSetting(f"{name} is not a database address. Accepted: {accepted}.") from error
     if not parsed.get("NAME") or not parsed.get("ENGINE", "").endswith(("sqlite3", "postgresql")):
         raise BadSetting(f"{name} is not a database address that the console knows. Accepted: {accepted}.")
     return parsed
@@ -98,6 +130,14 @@ def redis_url(name: str, kept_in: Path) -> str:
     raw = os.environ.get(name, "").strip() or from_file(name)
     if not raw:
         return kept_in.read_text().strip() if kept_in.exists() else "redis://127.0.0.1:6379/0"
-    if urlsplit(raw).scheme not in ("redis", "rediss", "unix"):
-        raise BadSetting(f"{name} is not a Redis address. Accepted: redis://[:PASSWORD@]HOST:6379/0, rediss://…, unix:///path.")
+    accepted = "redis://[USER:PASSWORD@]HOST:6379/0, rediss://…, unix:///path"
+    try:
+        parts = urlsplit(raw)
+        parts.port  # noqa: B018 - raises where the port is no number
+    except ValueError as error:
+        raise BadSetting(f"{name} is not a Redis address ({error}). Accepted: {accepted}.") from error
+    if parts.scheme not in ("redis", "rediss", "unix") or not (parts.hostname or parts.path):
+        raise BadSetting(f"{name} is not a Redis address. Accepted: {accepted}.")
+    if parts.path.strip("/") not in ("", "0") and parts.scheme != "unix":
+        raise BadSetting(f"{name} names database {parts.path.strip('/')}, and servers see database 0 only. Use /0.")
     return raw

@@ -19,7 +19,9 @@ SECRET_KEY = env.secret("SECRET_KEY", VAR_DIR / "secret_key")
 DEBUG = env.flag("DEBUG", False)
 PORT = env.number("PORT", 8000, least=1, most=65535)
 BIND = env.text("BIND", "127.0.0.1")
-ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ["*"] if BIND in ("127.0.0.1", "::1", "localhost") else ["*"])
+# On loopback only its own names count, so that no page elsewhere can reach the console by a name that it points here.
+LOOPBACK = ["localhost", ".localhost", "127.0.0.1", "[::1]"]
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", LOOPBACK if BIND in ("127.0.0.1", "::1", "localhost") else ["*"])
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", [])
 DEMO_SERVERS = env.number("DEMO_SERVERS", 20, least=0, most=5000)
 
@@ -49,7 +51,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "console.middleware.SignedInUnlessApi",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "console.middleware.ContentSecurityPolicy",
@@ -86,6 +88,8 @@ SQLITE_OPTIONS = {
 DATABASES = {"default": env.database("DATABASE_URL", f"sqlite:///{VAR_DIR / 'console.sqlite3'}", dj_database_url.parse)}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = SQLITE_OPTIONS
+else:
+    DATABASES["default"].setdefault("OPTIONS", {}).setdefault("connect_timeout", 5)
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # `make up` writes the address of the bundled Valkey to var/redis_url unless the site names its own.
@@ -99,6 +103,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+CSRF_FAILURE_VIEW = "console.failures.csrf_failed"
 LOGIN_URL = "console:login"
 LOGIN_REDIRECT_URL = "/"
 AXES_FAILURE_LIMIT = 5
@@ -115,7 +120,7 @@ LANGUAGES = [("zh-hans", "简体中文"), ("en", "English")]
 LOCALE_PATHS = [BASE_DIR / "console" / "locale"]
 USE_I18N = True
 USE_TZ = True
-TIME_ZONE = env.text("TIME_ZONE", "Asia/Shanghai")
+TIME_ZONE = env.time_zone("TIME_ZONE", "Asia/Shanghai")
 
 STATIC_URL = "static/"
 STATIC_ROOT = VAR_DIR / "static"
@@ -131,5 +136,5 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": env.text("LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["console"], "level": env.one_of("LOG_LEVEL", "INFO", ["DEBUG", "INFO", "WARNING", "ERROR"])},
 }

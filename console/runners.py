@@ -1,0 +1,56 @@
+"""Job runners of this machine, which outlive the console: who they are, and how they are ended. Plain code."""
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from deployments.agent import processes, spool
+
+CANCEL_S = 15.0  # interrupt, terminate, kill take 5 s each
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A living runner; `server` is the name of its folder, `agent` for this machine."""
+
+    attempt: str
+    server: str
+    pid: int
+    folder: Path
+
+    @property
+    def job(self) -> str:
+        """The job's number, which its attempt's id begins with: 42 of `a42-1-0f3c5a7e`."""
+        return self.attempt[1:].partition("-")[0]
+
+
+def alive(var: Path) -> list[Runner]:
+    """Every runner under `var` that lives, those of the demo fleet included."""
+    found = []
+    for attempts in sorted([*var.glob("agent/attempts"), *var.glob("demo/*/attempts"), *var.glob("demo/*/*/attempts")]):
+        for folder in spool.folders(attempts):
+            who = spool.runner_identity(folder) if spool.is_alive(folder) else None
+            if who:
+                found.append(Runner(folder.name, attempts.parent.name, who.pid, folder))
+    return found
+
+
+def words(runners: list[Runner]) -> list[str]:
+    """One line for each."""
+    return [f"  job {runner.job}  attempt {runner.attempt}  on {runner.server}  pid {runner.pid}" for runner in runners]
+
+
+def end(runners: list[Runner]) -> list[Runner]:
+    """Cancel each as the console would (interrupt, terminate, kill); who does not end is killed. Returns those who were."""
+    for runner in runners:
+        (runner.folder / "cancel").touch()
+    deadline = time.monotonic() + CANCEL_S
+    left = runners
+    while left and time.monotonic() < deadline:
+        time.sleep(0.1)
+        left = [runner for runner in left if spool.is_alive(runner.folder)]
+    for runner in left:
+        processes.signal_session(runner.pid, signal.SIGKILL, but=frozenset({os.getpid()}))
+    return left

@@ -1,0 +1,62 @@
+"""Periodic work: what runs when. RQ's cron reads `JOBS`; the console worker runs the functions.
+
+Times are local, in settings.TIME_ZONE. Every function may run twice or late without harm.
+"""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from django.core.management import call_command
+from django.utils import timezone
+
+from console.models import ApiToken, KeptAnswer
+from deployments.services import enrol
+from monitoring.models import Minute
+
+HISTORY_DAYS = 7
+ANSWER_HOURS = 24
+BATCH = 5000
+
+
+def end_old_sessions() -> None:
+    """Sessions past their time go."""
+    call_command("clearsessions")
+
+
+def forget_failed_logins() -> None:
+    """Attempts that no longer lock anybody out go."""
+    call_command("axes_reset_logs", age=30)
+
+
+def end_old_tokens() -> int:
+    """Tokens that ended a month ago go; a younger one still answers who it was."""
+    return ApiToken.objects.filter(expires_at__lt=timezone.now() - timedelta(days=30)).delete()[0]
+
+
+def prune_minutes() -> int:
+    """Rows of history older than HISTORY_DAYS go, in batches, so that SQLite's one writer is never held for long."""
+    limit = timezone.now() - timedelta(days=HISTORY_DAYS)
+    pruned = 0
+    while keys := list(Minute.objects.filter(at__lt=limit).order_by().values_list("pk", flat=True)[:BATCH]):
+        pruned += Minute.objects.filter(pk__in=keys).delete()[0]
+    return pruned
+
+
+def prune_answers() -> int:
+    """Answers kept for repeated REST calls go after ANSWER_HOURS."""
+    return KeptAnswer.objects.filter(created_at__lt=timezone.now() - timedelta(hours=ANSWER_HOURS)).delete()[0]
+
+
+def forget_gone_servers() -> list[int]:
+    """Redis users and keys of servers that are no more go."""
+    return enrol.forget_gone()
+
+
+JOBS: list[tuple[str, Callable[[], object]]] = [
+    ("17 * * * *", end_old_sessions),
+    ("27 3 * * *", forget_failed_logins),
+    ("37 3 * * *", end_old_tokens),
+    ("7 * * * *", prune_minutes),
+    ("47 * * * *", prune_answers),
+    ("57 * * * *", forget_gone_servers),
+]

@@ -1,0 +1,168 @@
+"""Servers join and leave: this machine, the demo fleet, and their rights in Redis."""
+
+import json
+import logging
+import re
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.db import transaction
+from django.utils.text import slugify
+
+from console import audit, streams, valkey
+from console.environment import secret
+from console.models import User
+from console.redis import client
+from deployments.demo import fleet
+from deployments.models import Server
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 1.0
+
+
+def enrol_local() -> Server:
+    """The row of the machine that the console runs on, made at the first start; its name stays what it was."""
+    known = Server.objects.filter(is_local=True).first()
+    if known:
+        return known
+    hostname = socket.gethostname()
+    return Server.objects.create(name=_free_name(hostname), hostname=hostname, is_local=True)
+
+
+def _free_name(hostname: str) -> str:
+    wish = slugify(hostname.split(".")[0])[:50] or "this-machine"
+    taken = set(Server.objects.filter(name__startswith=wish).values_list("name", flat=True))
+    return next(name for name in (wish, *(f"{wish}-{n}" for n in range(2, len(taken) + 3))) if name not in taken)
+
+
+def agent_config(server: Server, redis_url: str, state_dir: Path) -> dict[str, Any]:
+    """What one agent is told; shape: deployments/agent/config.py. It holds this server's own secrets only."""
+    return {
+        "server_id": server.pk,
+        "name": server.name,
+        "redis_url": valkey.url_for(redis_url, streams.user(server.pk), server.redis_password),
+        "prefix": streams.prefix(server.pk),
+        "key": server.key,
+        "state_dir": str(state_dir),
+        "interval_s": INTERVAL_S,
+        "simulated": server.simulated,
+        "env": {},
+    }
+
+
+def write_configs(local: Server, demo: list[Server], redis_url: str) -> None:
+    """Write what the agent of this machine and the process of the demo fleet read; both hold secrets."""
+    var = Path(settings.VAR_DIR)
+    own = agent_config(local, redis_url, var / "agent")
+    valkey.write_private(var / "agent" / "config.json", json.dumps(own, indent=1))
+    valkey.write_private(var / "demo" / "config.json", json.dumps(_demo_config(demo, redis_url, var / "demo")))
+
+
+def _demo_config(demo: list[Server], redis_url: str, folder: Path) -> dict[str, Any]:
+    servers = [agent_config(server, redis_url, folder / server.name) for server in demo]
+    return {"redis_url": valkey.url_for(redis_url, streams.DEMO_USER, demo_password()), "servers": servers}
+
+
+def demo_was_removed() -> bool:
+    return _removed_mark().exists()
+
+
+def _removed_mark() -> Path:
+    return Path(settings.VAR_DIR) / "demo" / "removed"
+
+
+def enlist_demo(count: int) -> list[Server]:
+    """Make the rows of simulated servers match the demo fleet of `count`; the rows, in the fleet's order.
+
+    No row at all once an administrator has removed the demo fleet. A name that a real server has is left to it.
+    """
+    wanted = {} if demo_was_removed() else {entry["name"]: entry for entry in fleet.enlist(count)}
+    with transaction.atomic():
+        Server.objects.filter(simulated=True).exclude(name__in=wanted).delete()
+        taken = set(Server.objects.filter(name__in=wanted).values_list("name", flat=True))
+        Server.objects.bulk_create(_demo_row(entry) for name, entry in wanted.items() if name not in taken)
+    rows = {row.name: row for row in Server.objects.filter(simulated=True)}
+    return [rows[name] for name in wanted if name in rows]
+
+
+def _demo_row(entry: dict[str, Any]) -> Server:
+    return Server(
+        name=entry["name"],
+        hostname=entry["name"],
+        rack=entry.get("rack", ""),
+        family=entry.get("family", ""),
+        labels=entry.get("labels", {}),
+        simulated=True,
+    )
+
+
+def remove_demo(*, by: User) -> int:
+    """Remove every simulated server with its jobs and history, for good; how many there were."""
+    mark = _removed_mark()
+    mark.parent.mkdir(parents=True, exist_ok=True)
+    mark.write_text(by.username)
+    with transaction.atomic():
+        gone = list(Server.objects.filter(simulated=True))
+        Server.objects.filter(simulated=True).delete()
+        audit.record(by, "demo.removed", by, servers=len(gone))
+        transaction.on_commit(lambda: _forget(server.pk for server in gone))
+    return len(gone)
+
+
+def _forget(server_ids: Iterable[int]) -> None:
+    try:
+        connection = client(10.0)
+        connection.acl_deluser(streams.DEMO_USER)
+        for server_id in server_ids:
+            forget(connection, server_id)
+    except redis.RedisError as error:
+        # The hourly sweep of console/schedule.py does it again.
+        log.warning("The keys of removed servers stay in Redis until it answers: %s", error)
+
+
+def forget(connection: Any, server_id: int) -> None:
+    """Take a server's user and keys out of Redis. Raises redis.RedisError."""
+    connection.acl_deluser(streams.user(server_id))
+    keys = list(connection.scan_iter(f"{streams.prefix(server_id)}:*", count=1000))
+    for start in range(0, len(keys), 500):
+        connection.unlink(*keys[start : start + 500])
+    connection.hdel(streams.FLEET_NOW, server_id)
+
+
+def forget_gone() -> list[int]:
+    """Take what belongs to no server any more out of Redis; the ids that were found. Raises redis.RedisError."""
+    connection = client(10.0)
+    known = set(Server.objects.values_list("pk", flat=True))
+    users = (re.fullmatch(r"h(\d+)", name) for name in connection.acl_users())
+    found = {int(match[1]) for match in users if match}
+    found |= {int(match[1]) for key in connection.scan_iter("h:*", count=1000) if (match := re.match(r"h:(\d+):", key.decode()))}
+    gone = sorted(found - known)
+    for server_id in gone:
+        forget(connection, server_id)
+    return gone
+
+
+def rights() -> dict[str, list[str]]:
+    """The Redis users that the servers need: name to rules, as ACL SETUSER takes them."""
+    servers = Server.objects.order_by("pk").values_list("pk", "redis_password")
+    rules = {streams.user(pk): streams.acl_rules(pk, password) for pk, password in servers}
+    if Server.objects.filter(simulated=True).exists():
+        rules[streams.DEMO_USER] = streams.demo_acl_rules(demo_password())
+    return rules
+
+
+def demo_password() -> str:
+    return secret("DEMO_REDIS_PASSWORD", Path(settings.VAR_DIR) / "demo" / "password")
+
+
+def grant(connection: Any) -> None:
+    """Give every server its rights in a Redis that is already running. Raises redis.RedisError."""
+    pipe = connection.pipeline(transaction=False)
+    for name, rules in rights().items():
+        pipe.execute_command("ACL", "SETUSER", name, *rules)
+    pipe.execute()

@@ -1,0 +1,79 @@
+"""A bad value stops the start in one sentence that names the variable."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from console import environment as env
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def load_settings(tmp_path, **variables):
+    """Exit code and last line of a process that reads the settings."""
+    surroundings = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL", "VAR_DIR")}
+    surroundings |= {"VAR_DIR": str(tmp_path / "var"), **variables}
+    done = subprocess.run(
+        [sys.executable, "-c", "import console.settings"], cwd=ROOT, env=surroundings, capture_output=True, text=True
+    )
+    return done.returncode, done.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("PORT", "80a", "a whole number from 1 to 65535"),
+        ("PORT", "70000", "a whole number from 1 to 65535"),
+        ("DEMO_SERVERS", "-1", "a whole number from 0 to 5000"),
+        ("DEBUG", "perhaps", "neither 1 nor 0"),
+        ("DATABASE_URL", "mysql://u:geheim@h/x", "postgres://USER:PASSWORD@HOST:5432/NAME"),
+        ("DATABASE_URL", "just words", "postgres://USER:PASSWORD@HOST:5432/NAME"),
+        ("REDIS_URL", "http://h", "redis://[USER:PASSWORD@]HOST:6379/0"),
+        ("REDIS_URL", "redis://u:geheim@h:port/0", "redis://[USER:PASSWORD@]HOST:6379/0"),
+        ("REDIS_URL", "redis://h/5", "database 0 only"),
+        ("SECRET_KEY_FILE", "/nowhere/key", "Name a file this user may read"),
+        ("TIME_ZONE", "Mars/Olympus", "Asia/Shanghai"),
+        ("LOG_LEVEL", "LOUD", "DEBUG, INFO, WARNING, ERROR"),
+        ("VAR_DIR", "/proc/nowhere", "Set VAR_DIR to a folder of this user"),
+    ],
+)
+def test_a_bad_value_stops_the_start_in_one_sentence(tmp_path, name, value, said):
+    code, words = load_settings(tmp_path, **{name: value})
+    assert code == 1
+    assert said in words
+    assert name.removesuffix("_FILE") in words or value in words
+    assert "Traceback" not in words
+    assert "geheim" not in words
+    assert len(words.splitlines()) == 1
+
+
+def test_good_values_are_taken(tmp_path):
+    code, words = load_settings(tmp_path, PORT="8123", DEMO_SERVERS="0", TIME_ZONE="UTC", REDIS_URL="rediss://u:p@h:6380/0")
+    assert (code, words) == (0, "")
+
+
+def test_a_secret_is_made_once_and_is_private(tmp_path, monkeypatch):
+    monkeypatch.delenv("SECRET_KEY", raising=False)
+    kept = tmp_path / "var" / "key"
+    made = env.secret("SECRET_KEY", kept)
+    assert len(made) > 40
+    assert env.secret("SECRET_KEY", kept) == made
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+def test_a_secret_may_come_from_a_file(tmp_path, monkeypatch):
+    (tmp_path / "given").write_text("from a file\n")
+    monkeypatch.setenv("SECRET_KEY_FILE", str(tmp_path / "given"))
+    assert env.secret("SECRET_KEY", tmp_path / "kept") == "from a file"
+    assert not (tmp_path / "kept").exists()
+
+
+def test_an_emptied_secret_is_refused_in_words(tmp_path, monkeypatch):
+    monkeypatch.delenv("SECRET_KEY", raising=False)
+    (tmp_path / "key").write_text("")
+    with pytest.raises(env.BadSetting, match="Remove it"):
+        env.secret("SECRET_KEY", tmp_path / "key")
