@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,12 +25,13 @@ ROW_METRICS = ("aicore_pct", "hbm_pct", "temp_c", "power_w")
 class Telemetry:
     """Live state of all servers in memory. `seen` is the console's clock at receipt, seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.monotonic = monotonic
         self.servers: dict[int, Server] = {}
         self.nows: dict[int, live_state.Now] = {}
         self.changed: set[int] = set()
         self.heard: dict[int, float] = {}  # to be written at the next flush
-        self.last_heard: dict[int, float] = {}  # time.monotonic(): jumps of the wall clock lose no server
+        self.last_heard: dict[int, float] = {}  # monotonic: jumps of the wall clock lose no server
         self.open_topics: set[str] = set()
         self.steps = FleetSteps()
         self._rows: dict[int, list[float | None]] = {}
@@ -94,7 +95,7 @@ class Telemetry:
 
     def _hear(self, server_id: int, received: float) -> None:
         self.heard[server_id] = received
-        self.last_heard[server_id] = time.monotonic()
+        self.last_heard[server_id] = self.monotonic()
 
     def silent_since(self, monotonic: float) -> list[int]:
         """Ids of the servers not heard since then (time.monotonic(), seconds)."""

@@ -109,3 +109,5 @@ def redis_settings(request):
 
 
 os.environ.setdefault("VAR_DIR", str(ROOT / "var" / "test"))
+
+from tests.job_fixtures import attempt, operator, server, spool, viewer  # noqa: E402,F401

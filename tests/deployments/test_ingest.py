@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from deployments import ingest
 from deployments.models import Attempt, Job, JobState, LogChunk, Server
-from tests.deployments.conftest import Spool
+from tests.job_fixtures import Spool
 
 pytestmark = pytest.mark.django_db
 
