@@ -1,6 +1,9 @@
-"""HTTP by Django, websockets by channels."""
+"""HTTP by Django, websockets by channels, and the end of the process for the live hub."""
+
+# ruff: noqa: E402  Django must be set up before anything that reads its models is imported
 
 import os
+from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
@@ -10,14 +13,30 @@ http = get_asgi_application()
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
 from django.urls import path
 
-from console.sockets import LiveConsumer
+from console.hub import hub
+from console.sockets import LiveConsumer, NoSuchSocket
 
+
+async def lifespan(scope: dict[str, Any], receive: Any, send: Any) -> None:
+    """The server tells when it starts and stops; the hub connects by itself, but is closed here."""
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.shutdown":
+            await hub().close()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
+# The consumer itself compares Origin and Host, and says in words why it refuses.
 application = ProtocolTypeRouter(
     {
         "http": http,
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter([path("ws/", LiveConsumer.as_asgi())]))),
+        "websocket": AuthMiddlewareStack(
+            URLRouter([path("ws/", LiveConsumer.as_asgi()), path("<path:rest>", NoSuchSocket.as_asgi())])
+        ),
+        "lifespan": lifespan,
     }
 )

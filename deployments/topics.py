@@ -1,0 +1,52 @@
+"""Topics of jobs: `jobs` tells every change of state, `job:<id>` one job's state and log."""
+
+import re
+from collections.abc import Sequence
+
+from django.utils.translation import gettext as _
+
+from console.errors import NotFound
+from console.live import Present, Told, Topic, viewer
+from console.message import newest_of_each
+from deployments.models import Attempt, Job
+from deployments.services import logs
+from deployments.services.jobs import as_json
+
+MOST_LINES = 500  # what a socket sends of the past; more than that the page fetches over HTTP, as it needs it
+
+
+def present(match: re.Match[str]) -> Present:
+    """The job's present state and its newest attempt. Raises NotFound."""
+    job = Job.objects.select_related("server", "requester").filter(pk=int(match["id"])).first()
+    if job is None:
+        raise NotFound(
+            _("There is no job #%(id)s.") % {"id": match["id"]},
+            _("Open the list of jobs and choose one."),
+            code="no_such_job",
+        )
+    attempt = job.attempts.order_by("-n").values_list("pk", flat=True).first()
+    return Present([Told("state", as_json(job))], attempt)
+
+
+def history(match: re.Match[str], attempt: str, after: int) -> Sequence[Told]:
+    """The lines that follow `after`, as one message; where there are too many, one that says how far the log goes.
+
+    "log": {attempt, first, n, text}, text being raw spool records joined by newlines.
+    "behind": {attempt, first, total}: lines `first` … `total` are there and not sent.
+    """
+    row = Attempt.objects.filter(pk=attempt, job_id=int(match["id"])).first()
+    if row is None or row.next_line - 1 <= after:
+        return []
+    total = row.next_line - 1
+    if total - after <= MOST_LINES:
+        lines = logs.after(row, after, MOST_LINES)
+        if lines.n == total - after:
+            told = {"attempt": attempt, "first": lines.first, "n": lines.n, "text": lines.text}
+            return [Told("log", told, total)]
+    return [Told("behind", {"attempt": attempt, "first": after + 1, "total": total}, total)]
+
+
+TOPICS = [
+    Topic(r"jobs", viewer, conflate=newest_of_each("id")),
+    Topic(r"job:(?P<id>[1-9]\d{0,17})", viewer, present, history=history),
+]
