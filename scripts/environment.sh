@@ -48,7 +48,7 @@ install() { # install FILE: pip, once more in full when it fails quietly
 
 # One at a time: two `make` in the same folder would install into one environment.
 if command -v flock >/dev/null 2>&1 && [ -z "${ENVIRONMENT_LOCKED:-}" ]; then
-    exec env ENVIRONMENT_LOCKED=1 flock ".$(basename "$VENV").lock" "$0" "$@"
+    exec env ENVIRONMENT_LOCKED=1 flock "$VENV.lock" "$0" "$@"
 fi
 
 if ! new_enough "$VENV/bin/python"; then
