@@ -23,7 +23,9 @@ def number(name: str, default: int, *, least: int, most: int) -> int:
     if not raw:
         return default
     if not raw.isascii() or not raw.isdigit() or not least <= int(raw) <= most:
-        raise BadSetting(f"{name}={raw!r} is not a whole number from {least} to {most}. Set it to one, or leave it out.")
+        raise BadSetting(
+            f"{name}={raw!r} is not a whole number from {least} to {most}. Set it to one, or leave it out."
+        )
     return int(raw)
 
 
@@ -52,7 +54,9 @@ def time_zone(name: str, default: str) -> str:
     try:
         zoneinfo.ZoneInfo(raw)
     except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError) as error:
-        raise BadSetting(f"{name}={raw!r} is no time zone. Set it to a name such as Asia/Shanghai, Europe/Berlin or UTC.") from error
+        raise BadSetting(
+            f"{name}={raw!r} is no time zone. Set it to a name such as Asia/Shanghai, Europe/Berlin or UTC."
+        ) from error
     return raw
 
 
@@ -69,7 +73,9 @@ def from_file(name: str) -> str:
     try:
         return Path(path).read_text().strip()
     except OSError as error:
-        raise BadSetting(f"{name}_FILE={path!r} cannot be read ({error.strerror}). Name a file this user may read.") from error
+        raise BadSetting(
+            f"{name}_FILE={path!r} cannot be read ({error.strerror}). Name a file this user may read."
+        ) from error
 
 
 def secret(name: str, kept_in: Path) -> str:
@@ -84,20 +90,26 @@ def secret(name: str, kept_in: Path) -> str:
     except NotADirectoryError:
         return _make(kept_in)  # says what is wrong with the folder
     except OSError as error:
-        raise BadSetting(f"{kept_in} cannot be read ({error.strerror}). Give it back to this user, or set {name}.") from error
+        raise BadSetting(
+            f"{kept_in} cannot be read ({error.strerror}). Give it back to this user, or set {name}."
+        ) from error
 
 
 def _make(path: Path) -> str:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadSetting(f"{path.parent} cannot be made ({error.strerror}). Set VAR_DIR to a folder of this user.") from error
+        raise BadSetting(
+            f"{path.parent} cannot be made ({error.strerror}). Set VAR_DIR to a folder of this user."
+        ) from error
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return _read_when_written(path)  # another process was first
     except OSError as error:
-        raise BadSetting(f"{path.parent} cannot be written ({error.strerror}). Set VAR_DIR to a folder of this user.") from error
+        raise BadSetting(
+            f"{path.parent} cannot be written ({error.strerror}). Set VAR_DIR to a folder of this user."
+        ) from error
     made = secrets.token_urlsafe(48)
     with os.fdopen(handle, "w") as file:
         file.write(made)

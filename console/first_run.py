@@ -1,4 +1,4 @@
-"""What a start needs before its processes do: folders, database, the first administrator. Each refusal is one sentence."""
+"""What a start needs before its processes do: folders, database, first administrator. Each refusal is one sentence."""
 
 import secrets
 import socket
@@ -21,7 +21,9 @@ def check_folder(var: Path) -> None:
         probe.write_text("")
         probe.unlink()
     except OSError as error:
-        raise BadSetting(f"VAR_DIR={var} cannot be written ({error.strerror}). Set it to a folder of this user.") from error
+        raise BadSetting(
+            f"VAR_DIR={var} cannot be written ({error.strerror}). Set it to a folder of this user."
+        ) from error
 
 
 def check_address(bind: str, port: int) -> None:
@@ -29,7 +31,9 @@ def check_address(bind: str, port: int) -> None:
     try:
         family = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0][0]
     except OSError as error:
-        raise BadSetting(f"BIND={bind!r} is no address. Set it to one of this machine, 127.0.0.1 or 0.0.0.0.") from error
+        raise BadSetting(
+            f"BIND={bind!r} is no address. Set it to one of this machine, 127.0.0.1 or 0.0.0.0."
+        ) from error
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -42,7 +46,9 @@ def check_address(bind: str, port: int) -> None:
 
 def _taken(bind: str, port: int, error: OSError) -> str:
     if "in use" in (error.strerror or ""):
-        return f"PORT={port} is in use by another program on {bind}. Stop it, or choose another: make up PORT={port + 1}"
+        return (
+            f"PORT={port} is in use by another program on {bind}. Stop it, or choose another: make up PORT={port + 1}"
+        )
     return f"BIND={bind} is not an address of this machine ({error.strerror}). Set it to one of its own, or to 0.0.0.0."
 
 
@@ -54,13 +60,19 @@ def check_redis(url: str) -> None:
         client.ping()
         client.acl_getuser("default")
     except redis.AuthenticationError as error:
-        raise BadSetting(f"REDIS_URL: {place} refuses the user or password. Correct them: redis://USER:PASSWORD@…") from error
+        raise BadSetting(
+            f"REDIS_URL: {place} refuses the user or password. Correct them: redis://USER:PASSWORD@…"
+        ) from error
     except redis.exceptions.NoPermissionError as error:
-        raise BadSetting(f"REDIS_URL: its user may not manage users on {place}. Give it the right: +@all ~* &*") from error
+        raise BadSetting(
+            f"REDIS_URL: its user may not manage users on {place}. Give it the right: +@all ~* &*"
+        ) from error
     except redis.ResponseError as error:
         raise BadSetting(f"REDIS_URL: {place} is no Redis ≥ 6.2 or Valkey ({error}). Name one that is.") from error
     except (redis.RedisError, OSError, ValueError) as error:
-        raise BadSetting(f"REDIS_URL: no Redis answers at {place} ({_short(error)}). Start it, or correct the address.") from error
+        raise BadSetting(
+            f"REDIS_URL: no Redis answers at {place} ({_short(error)}). Start it, or correct the address."
+        ) from error
 
 
 def migrate() -> None:

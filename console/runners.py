@@ -43,7 +43,7 @@ def words(runners: list[Runner]) -> list[str]:
 
 
 def end(runners: list[Runner]) -> list[Runner]:
-    """Cancel each as the console would (interrupt, terminate, kill); who does not end is killed. Returns those who were."""
+    """Cancel each as the console would; one that does not end within CANCEL_S is killed. Returns those."""
     for runner in runners:
         (runner.folder / "cancel").touch()
     deadline = time.monotonic() + CANCEL_S

@@ -16,7 +16,18 @@ HEAD = "# Made by `make pins` from {source}; change that file, not this one.\n"
 def resolve(*sources: str) -> dict[str, str]:
     """Name to version of everything that the named .in files pull in."""
     asked = [word for source in sources for word in ("-r", str(ROOT / source))]
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-", *asked]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--dry-run",
+        "--ignore-installed",
+        "--report",
+        "-",
+        *asked,
+    ]
     answer = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
     found = [entry["metadata"] for entry in json.loads(answer.stdout)["install"]]
     return {package["name"].lower().replace("_", "-"): package["version"] for package in found}

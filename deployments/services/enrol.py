@@ -140,7 +140,11 @@ def forget_gone() -> list[int]:
     known = set(Server.objects.values_list("pk", flat=True))
     users = (re.fullmatch(r"h(\d+)", name) for name in connection.acl_users())
     found = {int(match[1]) for match in users if match}
-    found |= {int(match[1]) for key in connection.scan_iter("h:*", count=1000) if (match := re.match(r"h:(\d+):", key.decode()))}
+    found |= {
+        int(match[1])
+        for key in connection.scan_iter("h:*", count=1000)
+        if (match := re.match(r"h:(\d+):", key.decode()))
+    }
     gone = sorted(found - known)
     for server_id in gone:
         forget(connection, server_id)

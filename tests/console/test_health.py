@@ -83,7 +83,11 @@ def test_redis_away_fails_redis_and_ingest_but_not_the_database(viewer, own_valk
     own_valkey.kill()
     response = viewer.get("/readyz")
     assert response.status_code == 503
-    assert {name: part["ok"] for name, part in parts(response).items()} == {"database": True, "redis": False, "ingest": False}
+    assert {name: part["ok"] for name, part in parts(response).items()} == {
+        "database": True,
+        "redis": False,
+        "ingest": False,
+    }
     assert parts(response)["redis"]["do"]
 
 

@@ -13,13 +13,15 @@ VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def run(command, **variables):
-    surroundings = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "MAKE", "MFLAGS"))}
+    surroundings = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "MAKE", "MFLAGS"))
+    }
     surroundings |= {"PYTHON": sys.executable, **variables}
     return subprocess.run(command, cwd=ROOT, env=surroundings, capture_output=True, text=True, timeout=300)
 
 
 def without_network(command):
-    """The command in a network namespace of its own, which has no way out; where that is not allowed, with no proxy that works."""
+    """The command in a network namespace of its own; where that is not allowed, behind a dead proxy."""
     if os.geteuid() == 0 and subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode == 0:
         return ["unshare", "-n", *command]
     return ["env", "http_proxy=http://127.0.0.1:9", "https_proxy=http://127.0.0.1:9", *command]
@@ -43,7 +45,9 @@ def test_the_environment_is_made_with_the_network_off(wheels, tmp_path):
     make = without_network(["scripts/environment.sh", "requirements.txt"])
     made = run(make, VENV=str(venv), WHEELS=str(wheels))
     assert made.returncode == 0, made.stderr
-    tried = run([venv / "bin/python", "manage.py", "makemigrations", "--check", "--dry-run"], VAR_DIR=str(tmp_path / "var"))
+    tried = run(
+        [venv / "bin/python", "manage.py", "makemigrations", "--check", "--dry-run"], VAR_DIR=str(tmp_path / "var")
+    )
     assert tried.returncode == 0, tried.stderr
     again = run(make, VENV=str(venv), WHEELS=str(wheels))
     assert (again.returncode, again.stderr) == (0, "")
@@ -64,7 +68,9 @@ def test_a_folder_of_wheels_that_lacks_one_is_answered_in_a_sentence(wheels, tmp
     shutil.copytree(wheels, some)
     for path in some.glob("whitenoise-*"):
         path.unlink()
-    made = run(without_network(["scripts/environment.sh", "requirements.txt"]), VENV=str(tmp_path / "venv"), WHEELS=str(some))
+    made = run(
+        without_network(["scripts/environment.sh", "requirements.txt"]), VENV=str(tmp_path / "venv"), WHEELS=str(some)
+    )
     assert made.returncode == 1
     assert made.stderr.splitlines()[-1].endswith("or remove it to install from the index.")
 

@@ -15,7 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 def load_settings(tmp_path, **variables):
     """Exit code and last line of a process that reads the settings."""
-    surroundings = {name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL", "VAR_DIR")}
+    surroundings = {
+        name: value for name, value in os.environ.items() if name not in ("DATABASE_URL", "REDIS_URL", "VAR_DIR")
+    }
     surroundings |= {"VAR_DIR": str(tmp_path / "var"), **variables}
     done = subprocess.run(
         [sys.executable, "-c", "import console.settings"], cwd=ROOT, env=surroundings, capture_output=True, text=True
@@ -52,7 +54,9 @@ def test_a_bad_value_stops_the_start_in_one_sentence(tmp_path, name, value, said
 
 
 def test_good_values_are_taken(tmp_path):
-    code, words = load_settings(tmp_path, PORT="8123", DEMO_SERVERS="0", TIME_ZONE="UTC", REDIS_URL="rediss://u:p@h:6380/0")
+    code, words = load_settings(
+        tmp_path, PORT="8123", DEMO_SERVERS="0", TIME_ZONE="UTC", REDIS_URL="rediss://u:p@h:6380/0"
+    )
     assert (code, words) == (0, "")
 
 

@@ -16,8 +16,12 @@ class Command(BaseCommand):
         verbs = parser.add_subparsers(dest="verb", required=True)
         create = verbs.add_parser("create", help="Make a token and print it; nobody can read it again.")
         create.add_argument("user")
-        create.add_argument("--role", choices=Role.values, default=None, help="at most the user's own; default: the same")
-        create.add_argument("--days", type=int, default=None, help="how long it is good for; default: until it is revoked")
+        create.add_argument(
+            "--role", choices=Role.values, default=None, help="at most the user's own; default: the same"
+        )
+        create.add_argument(
+            "--days", type=int, default=None, help="how long it is good for; default: until it is revoked"
+        )
         create.add_argument("--name", default="", help="what it is for")
         verbs.add_parser("list", help="Every token: id, user, role, name, times.")
         revoke = verbs.add_parser("revoke", help="End a token.")
@@ -38,7 +42,9 @@ class Command(BaseCommand):
             raise CommandError(f"There is no user {username!r} (known: {names}). Make one: manage.py user create NAME")
         role = role or user.role
         if RANK[Role(role)] > RANK[Role(user.role)]:
-            raise CommandError(f"{username} is {user.role}, so a token cannot be {role}. Choose --role {user.role} or less.")
+            raise CommandError(
+                f"{username} is {user.role}, so a token cannot be {role}. Choose --role {user.role} or less."
+            )
         if days is not None and not 1 <= days <= 3650:
             raise CommandError(f"--days {days} is not from 1 to 3650. Give such a number, or leave it out.")
         if len(name) > 100:

@@ -32,7 +32,9 @@ class Command(BaseCommand):
 
     def _make(self, name: str, role: str) -> User:
         if User.objects.filter(username=name).exists():
-            raise CommandError(f"There is a user {name!r} already. Give it a new password: manage.py user password {name}")
+            raise CommandError(
+                f"There is a user {name!r} already. Give it a new password: manage.py user password {name}"
+            )
         user = User(username=name, role=role)
         try:
             user.clean_fields(exclude=["password"])
