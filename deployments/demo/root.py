@@ -1,0 +1,143 @@
+"""The files of a simulated server below its own root folder, and the tools on its PATH."""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from deployments.demo import systems
+from deployments.demo.fleet import DemoServer
+
+VERSION = "1"  # of what this module writes; a new one writes every root again
+STAMP = ".demo"
+PROGRAMS = ("npu-smi", "hccn_tool", "uname", "hostname", "getconf", "ldd", "lscpu", "lspci", "df", "chronyc", "timedatectl",
+            "docker", "podman", "nerdctl", "python3", "python3.10", "python3.11", "python3.12")  # fmt: skip
+CODE = Path(__file__).resolve().parent.parent.parent
+ASCEND = "usr/local/Ascend"
+
+
+def write_tools(folder: Path) -> None:
+    """One small script for each program in PROGRAMS; all end in `deployments.demo.tools`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PROGRAMS:
+        script = f'#!/bin/sh\nPYTHONPATH="{CODE}" exec "{sys.executable}" -S -m deployments.demo.tools {name} "$@"\n'
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != script:
+            path.write_text(script, encoding="utf-8")
+            path.chmod(0o755)
+
+
+def environment(server: DemoServer, root: Path, tools: Path) -> dict[str, str]:
+    """What makes a program see the simulated server instead of this machine."""
+    path = f"{tools}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    lang = "C" if server.stack.system == "centos-7" else "en_US.UTF-8"
+    return {"PATH": path, "ASCEND_ROOT": str(root), "ASCEND_DEMO_SERVER": server.name, "LANG": lang, "LC_ALL": lang}
+
+
+def ensure(server: DemoServer, root: Path) -> bool:
+    """Write the server's files unless they are there already; True when it wrote."""
+    made = files(server)
+    digest = hashlib.sha256(json.dumps([VERSION, made], sort_keys=True).encode()).hexdigest()
+    stamp = root / STAMP
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == digest:
+        return False
+    shutil.rmtree(root, ignore_errors=True)
+    for name, text in made.items():
+        path = root / name
+        if name.endswith("/"):
+            path.mkdir(parents=True, exist_ok=True)
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    stamp.write_text(digest, encoding="utf-8")
+    return True
+
+
+def files(server: DemoServer) -> dict[str, str]:
+    """Path below the root -> text; a path that ends in a slash is an empty folder."""
+    return {**_system(server), **_kernel(server), **_devices(server), **_ascend(server)}
+
+
+def _system(server: DemoServer) -> dict[str, str]:
+    system = systems.of(server)
+    user = "HwHiAiUser:x:1000:1000::/home/HwHiAiUser:/bin/bash\n" if server.stack.user else ""
+    group = "HwHiAiUser:x:1000:\n" if server.stack.user else ""
+    made = {
+        "etc/os-release": system.os_release,
+        "etc/hostname": f"{server.name}\n",
+        "etc/passwd": f"root:x:0:0:root:/root:/bin/bash\n{user}",
+        "etc/group": f"root:x:0:\n{group}",
+        "etc/hccn.conf": "".join(f"address_{chip.index}=198.18.{server.index % 250}.{chip.index + 10}\n" for chip in server.chips),
+        f"lib/modules/{system.kernel}/build/": "",
+        "models/": "",
+        "dev/shm/": "",
+    }
+    if system.id == "centos":
+        del made[f"lib/modules/{system.kernel}/build/"]
+    if system.docker and server.index % 3 == 0:
+        made["etc/docker/daemon.json"] = json.dumps({"runtimes": {"ascend": {"path": "/usr/bin/ascend-docker-runtime"}}})
+    return made
+
+
+def _kernel(server: DemoServer) -> dict[str, str]:
+    total = (384 if server.spec.layout == "p" else 1536) * 1024 * 1024
+    swap = 4 * 1024 * 1024 if server.index % 4 == 2 else 0
+    tuned = server.stack.cann == "9.1.0"
+    limit = 1024 if server.stack.system == "centos-7" else 1048576
+    return {
+        "proc/meminfo": f"MemTotal:       {total} kB\nMemFree:        {total // 2} kB\nMemAvailable:   {total * 3 // 4} kB\n"
+        f"SwapTotal:      {swap} kB\nSwapFree:       {swap} kB\nHugePages_Total:       0\nHugepagesize:       2048 kB\n",
+        "proc/swaps": "Filename\tType\tSize\tUsed\tPriority\n" + ("/dev/dm-1 partition 4194304 0 -2\n" if swap else ""),
+        "proc/self/limits": "Limit                     Soft Limit           Hard Limit           Units     \n"
+        f"Max open files            {limit:<21}{limit:<21}files     \n"
+        f"Max locked memory         {'unlimited' if tuned else 65536:<21}{'unlimited' if tuned else 65536:<21}bytes     \n",
+        "proc/net/tcp": "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+        "   0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 20113\n"
+        + "".join(
+            f"   {n}: 00000000:{8000 + n - 1:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 {20113 + n}\n"
+            for n, _ in enumerate((engine for engine in server.engines if engine.attempt), 1)
+        ),
+        "proc/sys/vm/swappiness": "0\n" if tuned else "30\n",
+        "proc/sys/kernel/numa_balancing": "0\n" if tuned else "1\n",
+        "proc/sys/kernel/random/boot_id": f"{hashlib.sha256(server.name.encode()).hexdigest()[:32]}\n",
+        "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n" if tuned else "ondemand\n",
+    }
+
+
+def _devices(server: DemoServer) -> dict[str, str]:
+    made = {}
+    for bus_id in dict.fromkeys(chip.bus_id for chip in server.chips):
+        made[f"sys/bus/pci/devices/{bus_id.lower()}/uevent"] = (
+            f"PCI_CLASS=120000\nPCI_ID=19E5:{server.spec.pci}\nPCI_SUBSYS_ID={server.spec.subsystem}\nPCI_SLOT_NAME={bus_id.lower()}\n"
+        )
+    if "unreadable" in server.quirks:
+        return made
+    lost = server.quirks.get("lost")
+    made |= {f"dev/davinci{chip.index}": "" for chip in server.chips if chip.index != lost}
+    return made | {f"dev/{name}": "" for name in ("davinci_manager", "devmm_svm", "hisi_hdc")}
+
+
+def _ascend(server: DemoServer) -> dict[str, str]:
+    stack = server.stack
+    made = {
+        f"{ASCEND}/driver/version.info": f"Version={stack.driver}\nascendhal_version=7.35.23\naicpu_version=1.0\ntdt_version=1.0\n"
+        f"log_version=1.0\nprof_version=2.0\ndvppkernels_version=1.1\ntsfw_version=1.0\ncompatible_version_fw={stack.accepts}\n"
+        f"package_version={stack.driver}\n",
+        f"{ASCEND}/driver/tools/hccn_tool": "",
+        "etc/ascend_install.info": "UserName=HwHiAiUser\nUserGroup=HwHiAiUser\nDriver_Install_Type=full\n"
+        "Driver_Install_Path_Param=/usr/local/Ascend\nFirmware_Install_Type=full\nFirmware_Install_Path_Param=/usr/local/Ascend\n",
+    }
+    if stack.whole:
+        made[f"{ASCEND}/driver/tools/upgrade-tool"] = ""
+    if stack.firmware:
+        made[f"{ASCEND}/firmware/version.info"] = f"Version={stack.firmware}\nfirmware_version=1.0\npackage_version={stack.driver}\n"
+    if stack.cann:
+        made[f"{ASCEND}/cann-{stack.cann}/aarch64-linux/ascend_toolkit_install.info"] = (
+            f"package_name=Ascend-cann-toolkit\nversion={stack.cann}\ninnerversion=V100R001C25SPC001B231\narch=aarch64\nos=linux\n"
+            f"path=/usr/local/Ascend/cann-{stack.cann}/aarch64-linux\n"
+        )
+    if stack.nnal:
+        made[f"{ASCEND}/nnal/atb/set_env.sh"] = "export ATB_HOME_PATH=/usr/local/Ascend/nnal/atb/latest/atb/cxx_abi_0\n"
+    return made

@@ -1,0 +1,55 @@
+"""The operating systems of the simulated servers, as their files and tools tell of them."""
+
+from typing import NamedTuple
+
+from deployments.demo.fleet import DemoServer
+
+
+class System(NamedTuple):
+    name: str
+    id: str
+    version: str
+    version_id: str
+    kernel: str
+    glibc: str
+    python: str
+    docker: str | None
+
+    @property
+    def os_release(self) -> str:
+        return (
+            f'NAME="{self.name}"\nVERSION="{self.version}"\nID="{self.id}"\nVERSION_ID="{self.version_id}"\n'
+            f'PRETTY_NAME="{self.name} {self.version}"\nANSI_COLOR="0;31"\n'
+        )
+
+
+SYSTEMS = {
+    "openeuler-22.03": System(
+        "openEuler", "openEuler", "22.03 (LTS-SP4)", "22.03", "5.10.0-216.0.0.115.oe2203sp4.aarch64", "2.34", "3.9.9", "26.1.4"
+    ),
+    "openeuler-24.03": System(
+        "openEuler", "openEuler", "24.03 (LTS-SP1)", "24.03", "6.6.0-72.0.0.76.oe2403sp1.aarch64", "2.38", "3.11.6", "27.3.1"
+    ),
+    "kylin-v10": System(
+        "Kylin Linux Advanced Server", "kylin", "V10 (Halberd)", "V10", "4.19.90-89.11.v2401.ky10.aarch64", "2.28", "3.7.9", None
+    ),
+    "centos-7": System(
+        "CentOS Linux", "centos", "7 (AltArch)", "7", "4.14.0-115.el7a.0.1.aarch64", "2.17", "3.6.8", None
+    ),
+}
+
+
+def of(server: DemoServer) -> System:
+    return SYSTEMS[server.stack.system]
+
+
+def lscpu(server: DemoServer) -> str:
+    cpus, sockets = (96, 2) if server.spec.layout == "p" else (192, 4)
+    rows = [
+        ("Architecture", "aarch64"), ("CPU op-mode(s)", "64-bit"), ("Byte Order", "Little Endian"), ("CPU(s)", cpus),
+        ("On-line CPU(s) list", f"0-{cpus - 1}"), ("Thread(s) per core", 1), ("Core(s) per socket", 48),
+        ("Socket(s)", sockets), ("NUMA node(s)", cpus // 24), ("Vendor ID", "HiSilicon"), ("Model", 0),
+        ("Model name", "Kunpeng-920"), ("BIOS Model name", "HUAWEI Kunpeng 920 5250"), ("CPU max MHz", "2600.0000"),
+    ]  # fmt: skip
+    rows += [(f"NUMA node{node} CPU(s)", f"{node * 24}-{node * 24 + 23}") for node in range(cpus // 24)]
+    return "".join(f"{name + ':':<33}{value}\n" for name, value in rows)
