@@ -73,12 +73,20 @@ class Reader:
             self.end_record(plan)
             words = columns.words(cells, plan.rows[0])
         if not self.row and not plan.fits(words, 0):
-            self.cut = True
+            self.add_loose(cells)
             return
         self.record += words
         self.row += 1
         if self.row == len(plan.rows):
             self.end_record(plan)
+
+    def add_loose(self, cells: list[str]) -> None:
+        """A row that is no first row of a record: a process below a header that is missing, or one half of a record."""
+        guess = columns.plan(_guessed_header(cells, []))
+        if guess and guess.is_process:
+            self.add_process(guess, cells)
+        else:
+            self.cut = True
 
     def end_record(self, plan: columns.Plan) -> None:
         """One NPU from the rows read; a chip that is not printed is the next one of its NPU."""
@@ -95,7 +103,7 @@ class Reader:
             self.cut = True
             return
         if chip_id is None:
-            chip_id = sum(other.npu == npu_id for other in self.npus) if rows < len(plan.rows) else 0
+            chip_id = sum(other.npu == npu_id for other in self.npus) if plan.has_chip else 0
         self.npus.append(
             Npu(
                 npu_id,

@@ -7,7 +7,7 @@ known here takes up one value, which is left out of the reading.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
@@ -113,6 +113,7 @@ class Plan:
     rows: tuple[tuple[Cell, ...], ...]
     size: int  # words of a whole record
     is_process: bool
+    has_chip: bool
     pick: Callable[
         [list[str]], tuple[str, ...]
     ]  # from a record and ABSENT to the words of PROCESS or NPU, in that order
@@ -186,7 +187,7 @@ def plan(header: str) -> Plan | None:
         return None
     wanted = PROCESS if is_process else NPU
     order = [places[field] + second if field in places else -1 for field, second in wanted]
-    return Plan(rows, size, is_process, itemgetter(*order), spots.get("health"), spots.get("bus_id"))
+    return Plan(rows, size, is_process, "chip" in places, itemgetter(*order), spots.get("health"), spots.get("bus_id"))
 
 
 def words(cells: list[str], row: tuple[Cell, ...]) -> list[str]:
@@ -202,10 +203,10 @@ def words(cells: list[str], row: tuple[Cell, ...]) -> list[str]:
         text = cells[at]
         if cell.is_text:
             printed = text.split(None, cell.words - 1)
-        elif cell.slashes and text.count("/") == cell.slashes:
+        elif text.count("/") == cell.slashes:
             printed = text.replace("/", " ").split()
         else:
-            printed = text.split()
+            printed = []
         found += printed if len(printed) == cell.words else _aligned(text, cell)
     return found
 
