@@ -1,0 +1,129 @@
+"""What one agent is told by its `config.json`: which server it is, where Redis is, with which key payloads are signed."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from deployments.steps import Text
+
+
+class ConfigError(Exception):
+    """A config file that cannot be used; `text` says what happened and what to do."""
+
+    def __init__(self, text: Text) -> None:
+        super().__init__(text.en)
+        self.text = text
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """One server's agent. `key` is hex; `env` is added to the environment of every step and of the sampler's tools."""
+
+    server_id: int
+    name: str
+    redis_url: str
+    prefix: str
+    key: str
+    state_dir: Path
+    path: Path
+    interval_s: float = 1.0
+    simulated: bool = False
+    env: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def root(self) -> Path:
+        """Where probes read files of the system: `/`, another folder on a simulated server."""
+        return Path(self.env.get("ASCEND_ROOT", "/"))
+
+    @property
+    def attempts(self) -> Path:
+        return self.state_dir / "attempts"
+
+    @property
+    def telemetry(self) -> Path:
+        return self.state_dir / "telemetry"
+
+
+TYPES: dict[str, tuple[type, ...]] = {
+    "server_id": (int,),
+    "name": (str,),
+    "redis_url": (str,),
+    "prefix": (str,),
+    "key": (str,),
+    "state_dir": (str,),
+    "interval_s": (int, float),
+    "simulated": (bool,),
+    "env": (dict,),
+}
+OPTIONAL = {"interval_s", "simulated", "env"}
+
+
+def load(path: Path) -> Config:
+    """The config in `path`; fields it does not know are left for newer agents. Raises ConfigError."""
+    path = path.absolute()
+    return parse(path, _read(path))
+
+
+def parse(path: Path, data: dict[str, Any]) -> Config:
+    """The config that `data` holds, said to stand in `path`. Raises ConfigError."""
+    for name, types in TYPES.items():
+        if name not in data:
+            if name in OPTIONAL:
+                continue
+            raise _bad(path, name, Text("缺少", "is missing"))
+        if not isinstance(data[name], types) or (isinstance(data[name], bool) and bool not in types):
+            raise _bad(path, name, Text("类型不对", "is of the wrong type"))
+    known = {name: data[name] for name in TYPES if name in data}
+    _check(path, known)
+    return Config(**{**known, "state_dir": Path(known["state_dir"]), "path": path})
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        words = os.strerror(error.errno or 0)
+        raise ConfigError(
+            Text(
+                f"读不了代理配置 {path}（{words}）。请在控制台重新加入这台服务器，或改正 --config 的路径。",
+                f"The agent's config {path} cannot be read ({words}). Join this server again from the console, "
+                "or correct the path after --config.",
+            )
+        ) from error
+    except ValueError as error:
+        raise _bad(path, "JSON", Text("无法解析", "cannot be parsed")) from error
+    if not isinstance(data, dict):
+        raise _bad(path, "JSON", Text("不是一个对象", "is not an object"))
+    return data
+
+
+def _check(path: Path, data: dict[str, Any]) -> None:
+    try:
+        bytes.fromhex(data["key"])
+    except ValueError as error:
+        raise _bad(path, "key", Text("不是十六进制", "is not hexadecimal")) from error
+    if len(data["key"]) < 32:
+        raise _bad(path, "key", Text("短于 16 字节", "is shorter than 16 bytes"))
+    if not Path(data["state_dir"]).is_absolute():
+        raise _bad(path, "state_dir", Text("不是绝对路径", "is not an absolute path"))
+    if not all(isinstance(value, str) for value in data.get("env", {}).values()):
+        raise _bad(path, "env", Text("的值必须是文字", "must hold texts only"))
+    if data.get("interval_s", 1.0) <= 0:
+        raise _bad(path, "interval_s", Text("必须大于 0", "must be above 0"))
+
+
+def _bad(path: Path, field: str, words: Text) -> ConfigError:
+    return ConfigError(
+        Text(
+            f"代理配置 {path} 的 {field} {words.zh}。请在控制台重新加入这台服务器，以生成新的配置。",
+            f"In the agent's config {path}, {field} {words.en}. Join this server again from the console to get a new one.",
+        )
+    )
+
+
+def spoken(text: Text) -> str:
+    """The sentence in the language of this terminal."""
+    language = os.environ.get("LC_ALL") or os.environ.get("LC_MESSAGES") or os.environ.get("LANG") or ""
+    return text.zh if language.startswith("zh") else text.en

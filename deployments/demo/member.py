@@ -1,0 +1,92 @@
+"""One simulated server in the demo's process: its link, its samples, and the worker that is started when it has a job."""
+
+import dataclasses
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from deployments.agent import ROOT, VERSION, processes, spool
+from deployments.agent.adopt import Adopter
+from deployments.agent.config import Config
+from deployments.agent.link import Link
+from deployments.demo import fleet, physics, root, telemetry
+from deployments.demo.state import Engines
+
+log = logging.getLogger("demo")
+
+FACTS_S = 600.0
+LOOK_S = 2.0  # how often attempts are looked after where there are some
+
+
+class Member:
+    """`server` is made from the config's name. Raises LookupError for a name that is none of the demo's."""
+
+    def __init__(self, config: Config, connection: Any, tools: Path) -> None:
+        self.server = fleet.by_name(config.name)
+        self.root = config.state_dir / "root"
+        env = root.environment(self.server, self.root, tools)
+        self.config = dataclasses.replace(config, env={**config.env, **env}, path=config.state_dir / "config.json", simulated=True)
+        self.link = Link(self.config, connection, worker_alive=lambda: True)
+        self.engines = Engines(self.server, config.state_dir / "engines")
+        self.adopter = Adopter(self.config)
+        self.seq = int(time.time())  # goes on rising after a restart
+        self.facts_at = 0.0
+        self.look_at = 0.0
+        self.jobs = 0
+        self.worker: subprocess.Popen[bytes] | None = None
+
+    def is_silent(self, t: float) -> bool:
+        return physics.is_silent(self.server, t)
+
+    def messages(self, t: float) -> list[bytes]:
+        """What the sampler has to say at this second: a sample, and the facts when they are due."""
+        self.seq += 1
+        made: list[dict[str, Any]] = [telemetry.sample(self.server, t, self.seq, self.engines.running(), self.jobs)]
+        if t >= self.facts_at:
+            self.facts_at = t + FACTS_S
+            made.append(telemetry.facts(self.server, t, VERSION))
+        return [json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode() for message in made]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there are attempts whose lines are not all with the console, or a worker at work."""
+        return bool(self.link.shipper.tracks) or self.worker is not None
+
+    def look(self, now: float) -> None:
+        """Look after attempts as the agent's worker does, and after our own worker."""
+        if self.worker is not None and self.worker.poll() is not None:
+            if self.worker.returncode:
+                log.warning("%s: its worker ended with code %s", self.config.name, self.worker.returncode)
+            self.worker, self.look_at = None, 0.0
+        if now >= self.look_at:
+            self.look_at = now + LOOK_S
+            self.jobs = len(self.adopter.tick())
+
+    def start_worker(self) -> None:
+        """Start a worker that takes what stands in this server's queue and ends."""
+        self.prepare()
+        self.worker = subprocess.Popen(
+            [sys.executable, "-m", "deployments.agent.worker", "--burst", "--config", str(self.config.path)],
+            stdin=subprocess.DEVNULL,
+            cwd=self.config.state_dir,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            start_new_session=True,
+            preexec_fn=processes.DieWithParent(),  # noqa: PLW1509 - this process has one thread
+        )
+
+    def prepare(self) -> None:
+        """The server's folder, files and config, as far as they are missing."""
+        self.config.attempts.mkdir(parents=True, exist_ok=True, mode=0o700)
+        root.ensure(self.server, self.root)
+        fields = dataclasses.asdict(self.config)
+        del fields["path"]
+        text = json.dumps(fields, default=str)
+        path = self.config.path
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            spool.write_whole(path, text.encode())
+            path.chmod(0o600)
