@@ -1,4 +1,4 @@
-"""What one agent is told by its `config.json`: which server it is, where Redis is, with which key payloads are signed."""
+"""What one agent is told by its `config.json`: which server it is, where Redis is, which key signs its payloads."""
 
 import dataclasses
 import json
@@ -118,7 +118,7 @@ def _bad(path: Path, field: str, words: Text) -> ConfigError:
     return ConfigError(
         Text(
             f"代理配置 {path} 的 {field} {words.zh}。请在控制台重新加入这台服务器，以生成新的配置。",
-            f"In the agent's config {path}, {field} {words.en}. Join this server again from the console to get a new one.",
+            f"In the agent's config {path}, {field} {words.en}. Join this server again from the console for a new one.",
         )
     )
 

@@ -1,0 +1,171 @@
+"""Looks after attempts: starts a runner for each claim, knows who lives, and ends what a dead runner left behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deployments.agent import ROOT, processes, spool
+from deployments.agent.config import Config
+from deployments.steps import Text
+
+RUNNER = (sys.executable, "-m", "deployments.agent.runner")
+MAX_TRIES = 3
+TRY_AGAIN_S = 5.0
+LEFT_OVER_S = 2.0
+
+DIED = Text(
+    "作业的运行器意外终止，它留下的进程已停止。请查看日志与服务器的 dmesg，再重试作业。",
+    "The job's runner died, and the processes it left were stopped. See the log and the server's dmesg, "
+    "then try the job again.",
+)
+RESTARTED = Text(
+    "作业进行中服务器重启了。请检查最后一步做到了哪里，再重试作业。",
+    "The server restarted while the job ran. See how far its last step came, then try the job again.",
+)
+NEVER_BEGAN = Text(
+    "作业的运行器启动不了，详情见日志。请修复代理的安装，再重试作业。",
+    "The job's runner could not be started; the log says why. Mend the agent's installation, then try the job again.",
+)
+
+
+@dataclass
+class Tries:
+    """How often a runner was started for a claim that has none, and when the last time was (monotonic)."""
+
+    count: int = 0
+    at: float = 0.0
+
+
+class Adopter:
+    """`tick` at start and every moment. Thread-safe only in that one thread calls it."""
+
+    def __init__(self, config: Config, runner: Sequence[str] = RUNNER) -> None:
+        self.config = config
+        self.runner = list(runner)
+        self.finished: set[str] = set()
+        self.tries: dict[str, Tries] = {}
+        self.children: list[subprocess.Popen[bytes]] = []
+
+    def tick(self) -> list[str]:
+        """Look at every attempt once; returns those whose runner lives or was just started."""
+        self.children = [child for child in self.children if child.poll() is None]
+        found = spool.folders(self.config.attempts)
+        self.finished &= {folder.name for folder in found}
+        return [folder.name for folder in found if folder.name not in self.finished and self._look(folder)]
+
+    def _look(self, folder: Path) -> bool:
+        if (folder / "shipped").exists() or spool.has_ended(folder):
+            self.finished.add(folder.name)
+            self.tries.pop(folder.name, None)
+            return False
+        if spool.is_alive(folder):
+            return True
+        if spool.runner_identity(folder) is None and not (folder / "lines").exists():
+            return self._start(folder)
+        bury(folder, DIED)
+        return False
+
+    def _start(self, folder: Path) -> bool:
+        tries = self.tries.setdefault(folder.name, Tries())
+        now = time.monotonic()
+        if tries.count and now - tries.at < TRY_AGAIN_S:
+            return True
+        if tries.count >= MAX_TRIES:
+            bury(folder, NEVER_BEGAN)
+            return False
+        tries.count += 1
+        tries.at = now
+        self.children.append(spawn(folder, self.config, self.runner))
+        return True
+
+
+def spawn(folder: Path, config: Config, runner: Sequence[str] = RUNNER) -> "subprocess.Popen[bytes]":
+    """Start a runner in a session of its own, with nothing of ours but its environment."""
+    log = os.open(folder / "runner.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        return subprocess.Popen(
+            [*runner, str(folder), "--config", str(config.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=config.state_dir,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            start_new_session=True,
+            close_fds=True,
+        )
+    finally:
+        os.close(log)
+
+
+def bury(folder: Path, reason: Text) -> bool:
+    """Write the end of an attempt whose runner is gone; whether it is written: a full disk leaves it for later."""
+    lock = processes.take_lock(folder / "lock")
+    if lock is None:
+        return False
+    try:
+        if spool.has_ended(folder):
+            return True
+        identity = spool.runner_identity(folder)
+        if identity and identity.boot_id != processes.boot_id():
+            reason = RESTARTED
+        elif identity:
+            end_session(identity)
+        spool.mend_tail(folder / "lines")
+        _append(folder / "lines", _last_records(folder, reason))
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+
+
+def end_session(leader: processes.Identity) -> None:
+    """End what is left of a dead runner's session. Its number is given out again only when nothing is left."""
+    now = processes.stat(leader.pid)
+    if now is not None and now.started != leader.started and now.state not in "ZX":
+        return
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if not processes.signal_session(leader.pid, number):
+            return
+        until = time.monotonic() + LEFT_OVER_S
+        while time.monotonic() < until and processes.session_members(leader.pid):
+            time.sleep(0.02)
+
+
+def _last_records(folder: Path, reason: Text) -> bytes:
+    lines = b""
+    for line in _tail(folder / "runner.log"):
+        lines += spool.record("s", line)
+    try:
+        n = json.loads((folder / "step").read_text())["n"]
+        lines += spool.record("v", spool.event("step_end", n=n, state="failed", exit=None, took_s=None))
+    except (OSError, ValueError, KeyError):
+        pass  # it died between two steps
+    return lines + spool.record("v", spool.event("ended", state="failed", exit=None, reason=list(reason)))
+
+
+def _tail(path: Path) -> list[str]:
+    """The last lines of a runner's own output, which has some only when it is broken."""
+    try:
+        text = path.read_bytes()[-8192:].decode(errors="replace")
+    except OSError:
+        return []
+    return ["".join(char if char.isprintable() else " " for char in line) for line in text.splitlines()[-40:]]
+
+
+def _append(path: Path, data: bytes) -> None:
+    """All of it or nothing: without room the file is as before. Raises OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        if os.write(descriptor, data) != len(data):
+            os.ftruncate(descriptor, size)
+            raise OSError("no room for the last records")
+    finally:
+        os.close(descriptor)

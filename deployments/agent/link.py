@@ -1,0 +1,147 @@
+"""Carries what this server has to say to Redis: lines of jobs, samples, and a beat every 5 s.
+
+    python -m deployments.agent.link --config <config.json>
+
+`Link` is one server's and does one round per `tick`, so that the demo runs many of them in one thread.
+"""
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from deployments.agent import VERSION, dispatch, keys, outbox, processes, spool
+from deployments.agent.config import Config, ConfigError, load, spoken
+from deployments.agent.shipper import Shipper
+
+log = logging.getLogger("link")
+
+BEAT_S = 5.0
+BUSY_TICK_S = 0.02
+IDLE_TICK_S = 0.05
+PURGE_S = 3600.0
+MAX_SAMPLES = 120  # in the stream
+FIRST_BACK_OFF_S = 0.2
+MAX_BACK_OFF_S = 5.0
+
+
+class BackOff:
+    """Waits longer after each failure in a row; says so once."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pause = 0.0
+        self.until = 0.0
+
+    def is_waiting(self, now: float) -> bool:
+        return now < self.until
+
+    def failed(self, now: float, error: Exception) -> None:
+        if not self.pause:
+            log.warning("%s: Redis does not take it (%s); kept here until it does", self.name, error)
+        self.pause = min(max(self.pause * 2, FIRST_BACK_OFF_S), MAX_BACK_OFF_S)
+        self.until = now + self.pause
+
+    def worked(self) -> None:
+        if self.pause:
+            log.info("%s: Redis takes it again", self.name)
+        self.pause = self.until = 0.0
+
+
+class Link:
+    """`tick` does what is due and returns the seconds until the next; Redis being away or full never raises.
+
+    The parts fail apart: a full Redis refuses lines and samples, but takes the beat.
+    """
+
+    def __init__(self, config: Config, connection: Any, *, worker_alive: Callable[[], bool] | None = None) -> None:
+        self.config = config
+        self.redis = connection
+        self.shipper = Shipper(connection, config.prefix, config.attempts)
+        self.worker_alive = worker_alive or (lambda: processes.is_locked(config.state_dir / dispatch.WORKER_LOCK))
+        self.beats = 0
+        self.beat_at = 0.0
+        self.purge_at = 0.0
+        self.back_offs = {name: BackOff(name) for name in ("lines", "samples", "beat")}
+
+    def tick(self) -> float:
+        now = time.monotonic()
+        self._try("lines", now, self.shipper.tick)
+        self._try("samples", now, self._ship_samples)
+        if now >= self.beat_at and self._try("beat", now, self._beat):
+            self.beat_at = now + BEAT_S
+        return BUSY_TICK_S if self.shipper.is_busy else IDLE_TICK_S
+
+    def _try(self, name: str, now: float, act: Callable[[], object]) -> bool:
+        back_off = self.back_offs[name]
+        if back_off.is_waiting(now):
+            return False
+        try:
+            act()
+        except redis.RedisError as error:
+            back_off.failed(time.monotonic(), error)
+            return False
+        back_off.worked()
+        return True
+
+    def _ship_samples(self) -> None:
+        for path in outbox.waiting(self.config.telemetry):
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:  # the sampler keeps no more than the newest
+                continue
+            self.send_sample(data)
+            path.unlink(missing_ok=True)
+
+    def send_sample(self, data: bytes) -> None:
+        """Add one sample or facts message, as JSON, to the telemetry stream. Raises redis.RedisError."""
+        self.redis.xadd(keys.telemetry(self.config.prefix), {"d": data}, maxlen=MAX_SAMPLES, approximate=True)
+
+    def _beat(self) -> None:
+        self.beats += 1
+        counts = dispatch.read_counts(self.config)
+        beat = {
+            "t": round(time.time(), 3),
+            "worker": self.worker_alive(),
+            "seq": self.beats,
+            "active": self.shipper.active(),
+            "agent": VERSION,
+            "refused": counts.refused,
+            "already": counts.already,
+            "last_refusal": counts.last_refusal,
+        }
+        self.redis.publish(keys.beat(self.config.prefix), json.dumps(beat))
+        if time.monotonic() >= self.purge_at:
+            self.purge_at = time.monotonic() + PURGE_S
+            spool.purge(self.config.attempts, float(self.redis.time()[0]))
+
+
+def connect(config: Config) -> "redis.Redis":
+    return redis.Redis.from_url(
+        config.redis_url, socket_timeout=10.0, socket_connect_timeout=5.0, socket_keepalive=True, retry=None
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="deployments.agent.link")
+    parser.add_argument("--config", type=Path, required=True)
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        config = load(options.config)
+    except ConfigError as error:
+        print(spoken(error.text), file=sys.stderr)
+        return 2
+    link = Link(config, connect(config))
+    while True:
+        time.sleep(link.tick())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

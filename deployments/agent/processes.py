@@ -1,0 +1,141 @@
+"""Processes by their true identity (a pid alone may be given out again), sessions, and how they are ended."""
+
+import fcntl
+import os
+import signal
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+PR_SET_PDEATHSIG = 1
+
+
+class Identity(NamedTuple):
+    """One process for ever: a pid is unique only together with its start time (clock ticks since boot) and the boot."""
+
+    pid: int
+    started: int
+    boot_id: str
+
+
+class Stat(NamedTuple):
+    """What /proc/<pid>/stat tells that we need."""
+
+    state: str
+    ppid: int
+    pgid: int
+    sid: int
+    started: int
+
+
+def boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def stat(pid: int) -> Stat | None:
+    """None where there is no such process. The name may hold blanks and brackets, so fields count from the last one."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - called for every process of the machine
+            fields = file.read().rpartition(b")")[2].split()
+        return Stat(fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def identity(pid: int) -> Identity | None:
+    found = stat(pid)
+    return Identity(pid, found.started, boot_id()) if found else None
+
+
+def session_members(sid: int) -> list[int]:
+    """Pids of the living processes of one session, its leader included; zombies are dead."""
+    members = []
+    for name in os.listdir("/proc"):  # noqa: PTH208 - a Path for each process of the machine costs more than its stat
+        if name.isdecimal():
+            found = stat(int(name))
+            if found and found.sid == sid and found.state not in "ZX":
+                members.append(int(name))
+    return members
+
+
+def signal_session(sid: int, number: int, *, but: frozenset[int] = frozenset()) -> int:
+    """Send `number` to every process of a session but those named; returns how many were there."""
+    members = [pid for pid in session_members(sid) if pid not in but]
+    for pid in members:
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
+    return len(members)
+
+
+def signal_group(pgid: int, number: int) -> None:
+    try:
+        os.killpg(pgid, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def try_lock(path: Path) -> int | None:
+    """An open descriptor that holds the lock until it is closed, None where another process holds it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def signal_name(number: int) -> str:
+    """`SIGKILL`, or the number where this Python has no name for it."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def take_lock(path: Path, patience_s: float = 0.5) -> int | None:
+    """The same, with some patience: `is_locked` holds the lock for a moment."""
+    until = time.monotonic() + patience_s
+    while (descriptor := try_lock(path)) is None and time.monotonic() < until:
+        time.sleep(0.01)
+    return descriptor
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a living process holds the lock; a file that is not there is not locked."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+class DieWithParent:
+    """A `preexec_fn`: the child leads a group of its own and gets `number` when its parent dies, however that dies.
+
+    Made before the fork, so that the child loads nothing; only for parents with one thread.
+    """
+
+    def __init__(self, number: int = signal.SIGKILL) -> None:
+        import ctypes  # only supervisors need it, and every runner would pay for loading it
+
+        self.number = int(number)
+        self.parent = os.getpid()
+        self.prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def __call__(self) -> None:
+        os.setpgrp()
+        self.prctl(PR_SET_PDEATHSIG, self.number, 0, 0, 0)
+        if os.getppid() != self.parent:  # it died between fork and prctl
+            os._exit(1)

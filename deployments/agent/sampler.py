@@ -1,0 +1,155 @@
+"""Reads NPUs and host once a second (npu-smi can be slow: never more than a fifth of the time) and leaves samples
+for the link.
+
+    python -m deployments.agent.sampler --config <config.json>
+"""
+
+import argparse
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from deployments.agent import devices, facts
+from deployments.agent.config import Config, ConfigError, load, spoken
+from deployments.agent.host import HostMeter
+from deployments.agent.outbox import Outbox
+from deployments.agent.owners import Owners
+from deployments.agent.tools import Output, Run, run_tool
+from monitoring.parsers import ParseError, failures, npu_smi_info
+
+log = logging.getLogger("sampler")
+
+DEADLINE_S = 15.0
+SHARE = 5  # of the time npu-smi takes, at least this many times as long is left between two readings
+MIN_INTERVAL_S = 1.0
+FACTS_S = 600.0
+MAX_RAW = 64 * 1024
+
+
+class Sampler:
+    """One server's. `host` replaces the figures of this machine's /proc; the demo gives figures of its own.
+
+    `seq` grows by one from sample to sample and never goes back: it begins at the time of the start.
+    """
+
+    def __init__(
+        self, config: Config, *, run: Run = run_tool, host: Callable[[], Mapping[str, float | None]] | None = None
+    ) -> None:
+        self.config = config
+        self.run = run
+        self.env = {**os.environ, "LC_ALL": "C", **config.env}
+        self.host = host or HostMeter(config.root / "proc", config.state_dir).read
+        self.owners = Owners(config)
+        self.seq = int(time.time())
+
+    def sample(self) -> dict[str, Any]:
+        """One "sample" message. What npu-smi says is in `npus` and `processes`, or its raw text in `error`."""
+        self.seq += 1
+        began = time.monotonic()
+        output = self.run(npu_smi_info.COMMAND, env=self.env, timeout_s=DEADLINE_S)
+        took_ms = (time.monotonic() - began) * 1000
+        reading = read(output)
+        if reading["processes"]:
+            self.owners.refresh()
+        for process in reading["processes"]:
+            process |= self.owners.of(process["pid"])
+        return {
+            "type": "sample",
+            "seq": self.seq,
+            "t": round(time.time(), 3),
+            "took_ms": round(took_ms, 1),
+            "simulated": self.config.simulated,
+            **reading,
+            "host": dict(self.host()),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """One "facts" message."""
+        found = facts.collect(self.config, self.env, self.run)
+        return {"type": "facts", "t": round(time.time(), 3), "facts": found}
+
+
+def sample(config: Config, run: Run = run_tool) -> dict[str, Any]:
+    """One sample with no sample before it: rates of the host are unknown."""
+    return Sampler(config, run=run).sample()
+
+
+def read(output: Output) -> dict[str, Any]:
+    """{"version", "npus", "processes", "error"} of what `npu-smi info` printed.
+
+    A server without the tool has no NPUs, and that is no error.
+    """
+    nothing: dict[str, Any] = {"version": None, "npus": [], "processes": [], "error": None}
+    if output.problem == "not_found":
+        return nothing
+    if output.problem:
+        return nothing | {"error": _error(None, output.problem, output.text)}
+    try:
+        info = npu_smi_info.parse(output.text)
+    except ParseError as error:
+        return nothing | {"error": _error(None, error.meaning, output.text)}
+    if isinstance(info, failures.Unreadable):
+        return nothing | {"error": _error(info.code, info.meaning, output.text)}
+    # A table that was cut is shown as far as it goes, and says that there may be more.
+    cut = _error(None, "not_understood", output.text) if info.cut else None
+    return info.as_json() | {"error": cut}
+
+
+def _error(code: int | None, meaning: str, text: str) -> dict[str, Any]:
+    return {"code": code, "meaning": meaning, "text": text[:MAX_RAW]}
+
+
+def pause_s(interval_s: float, took_s: float) -> float:
+    """Seconds from the start of one reading to the start of the next."""
+    return max(MIN_INTERVAL_S, interval_s, SHARE * took_s)
+
+
+class Loop:
+    """Samples for ever; facts at start, every 10 min, and when npu-smi names another version."""
+
+    def __init__(self, sampler: Sampler, outbox: Outbox) -> None:
+        self.sampler = sampler
+        self.outbox = outbox
+        self.facts_at = float("-inf")
+        self.version: str | None = None
+
+    def turn(self) -> float:
+        """One sample; returns the seconds until the next is due."""
+        began = time.monotonic()
+        sample = self.sampler.sample()
+        if sample["error"] is None:
+            devices.remember(self.sampler.config.state_dir, sample)
+        self.outbox.put(sample)
+        if began - self.facts_at >= FACTS_S or sample["version"] not in (None, self.version):
+            self.facts_at, self.version = began, sample["version"] or self.version
+            self.outbox.put(self.sampler.facts())
+        due = began + pause_s(self.sampler.config.interval_s, sample["took_ms"] / 1000)
+        return max(0.0, due - time.monotonic())
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="deployments.agent.sampler")
+    parser.add_argument("--config", type=Path, required=True)
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        config = load(options.config)
+    except ConfigError as error:
+        print(spoken(error.text), file=sys.stderr)
+        return 2
+    loop = Loop(Sampler(config), Outbox(config.telemetry))
+    while True:
+        try:
+            wait = loop.turn()
+        except OSError as error:  # a full disk: the next sample may find room
+            log.warning("no sample was kept: %s", error)
+            wait = MIN_INTERVAL_S
+        time.sleep(wait)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
