@@ -32,7 +32,7 @@ class ContentSecurityPolicy:
 
 
 def wants_json(request: HttpRequest) -> bool:
-    return request.path.startswith("/api/") or request.headers.get("Accept", "").startswith("application/json")
+    return request.path.startswith(("/api/", "/metrics")) or request.headers.get("Accept", "").startswith("application/json")
 
 
 class SignedInUnlessApi(LoginRequiredMiddleware):

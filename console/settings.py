@@ -37,7 +37,6 @@ INSTALLED_APPS = [
     "ninja",
     "auditlog",
     "axes",
-    "django_prometheus",
     "console",
     "deployments",
     "monitoring",
@@ -111,6 +110,7 @@ AXES_COOLOFF_TIME = 0.25  # hours
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
 AXES_VERBOSE = False
+AXES_LOCKOUT_CALLABLE = "console.accounts.locked_out"
 SESSION_COOKIE_AGE = 12 * 3600
 SESSION_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
@@ -123,7 +123,6 @@ USE_TZ = True
 TIME_ZONE = env.time_zone("TIME_ZONE", "Asia/Shanghai")
 
 STATIC_URL = "static/"
-STATIC_ROOT = VAR_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 WHITENOISE_USE_FINDERS = True
 

@@ -1,4 +1,17 @@
-from django.urls import URLPattern
+from django.urls import path
+
+from monitoring import exporters, views
 
 app_name = "monitoring"
-urlpatterns: list[URLPattern] = []
+urlpatterns = [
+    path("", views.fleet, name="fleet"),
+    path("fleet.json", views.fleet_json, name="fleet-json"),
+    path("fleet.csv", views.fleet_csv, name="fleet-csv"),
+    path("fleet/jobs.json", views.fleet_jobs, name="fleet-jobs"),
+    path("servers/", views.server_list, name="server-list"),
+    path("servers/<slug:name>/", views.server_detail, name="server-detail"),
+    path("servers/<slug:name>/now.json", views.server_now, name="server-now"),
+    path("palette.json", views.palette, name="palette"),
+    path("metrics", exporters.metrics, name="metrics"),
+    path("demo/remove", views.demo_remove, name="demo-remove"),
+]

@@ -66,6 +66,16 @@ class Valkey:
 
 
 @pytest.fixture(scope="session")
+def django_db_modify_db_settings(tmp_path_factory):
+    """SQLite in a file, as in use: the memory database of tests has other locks."""
+    from django.db import connections
+
+    test = connections["default"].settings_dict["TEST"]
+    if connections["default"].vendor == "sqlite":
+        test["NAME"] = str(tmp_path_factory.mktemp("database") / "test.sqlite3")
+
+
+@pytest.fixture(scope="session")
 def valkey_session(tmp_path_factory):
     server = Valkey(tmp_path_factory.mktemp("valkey"))
     yield server
