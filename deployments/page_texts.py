@@ -3,4 +3,42 @@
 from django.utils.translation import gettext_noop as _
 
 LIST: list[str] = []
-JOB: list[str] = []
+
+# static/js/log/ and static/js/times.js
+JOB = [
+    _("%(m)s min %(s)s s"),
+    _("%(h)s h %(m)s min"),
+    _("Line %(n)s"),
+    _("%(n)s lines were lost here: the server could not keep them."),
+    _("wanted %(wanted)s"),
+    _("%(n)s more characters"),
+    _("%(n)s more characters in the raw log"),
+    _("Started on %(host)s, process %(pid)s"),
+    _("Asked to stop (SIGINT)"),
+    _("Told to end (SIGTERM)"),
+    _("Killed (SIGKILL)"),
+    _("Cancelling"),
+    _("Succeeded"),
+    _("Failed"),
+    _("Cancelled"),
+    _("Ended"),
+    _("exit code %(n)s"),
+    _("ok"),
+    _("warning"),
+    _("failed"),
+    _("unknown"),
+    _("no match"),
+    _("no error in the loaded lines"),
+    _("complete"),
+    _("following"),
+    _("paused"),
+    _("%(n)s lines"),
+    _("lines %(low)s–%(high)s of %(n)s"),
+    _("No lines yet. They appear as the server sends them."),
+    _("This attempt wrote no log."),
+    _("Lines could not be loaded. Scroll to try again."),
+    _("Following"),
+    _("Follow"),
+    _("Follow · %(n)s new"),
+    _("Copy lines (%(n)s)"),
+]

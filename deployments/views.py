@@ -11,19 +11,21 @@ from asgiref.sync import sync_to_async
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict, StreamingHttpResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console.errors import ConsoleError, Invalid, NotAllowed, NotFound
+from console.middleware import wants_json
 from console.templatetags.frame import texts_for_scripts
 from deployments import forms, kinds, page_texts
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.services import job_list as listing
 from deployments.services import job_page, jobs, logs
 from deployments.steps import BadParams, read_params
-from deployments.templatetags.jobs import job_took, pick
+from deployments.templatetags.jobs import job_took, kind_title, pick
 
 
 def is_part(request: HttpRequest) -> bool:
@@ -48,6 +50,8 @@ def job_list(request: HttpRequest) -> HttpResponse:
         "newer": filters.address(after=page.newer) if page.newer else "",
         "texts": texts_for_scripts(page_texts.LIST),
     }
+    if wants_json(request):  # a page that polls: the rows as the server draws them
+        return JsonResponse({"html": render_to_string("deployments/_job_rows.html", context, request)})
     return render(request, "deployments/_job_rows.html" if is_part(request) else "deployments/job_list.html", context)
 
 
@@ -131,24 +135,26 @@ def _attempt(job: Job, n: str | None) -> tuple[Attempt | None, list[Attempt]]:
 def job_detail(request: HttpRequest, pk: int) -> HttpResponse:
     job = _job(pk)
     attempt, attempts = _attempt(job, request.GET.get("attempt"))
-    items = job_page.report(attempt)
-    context = {
-        "job": job,
-        "attempt": attempt,
-        "attempts": attempts,
-        "steps": job_page.step_rows(attempt, job),
-        "items": items,
-        "worst": job_page.worst(items),
-        "counts": job_page.counts(attempt),
-        "state": attempt.state if attempt and attempt is not attempts[-1] else job.state,
-        "may_cancel": not job.is_ended and attempt is attempts[-1] if attempts else not job.is_ended,
-        "may_retry": job.is_ended or job.state == JobState.LOST,
-        "rest_call": job_page.rest_call(job, request.build_absolute_uri("/").rstrip("/")),
-    }
+    context = {"job": job, "attempt": attempt, "attempts": attempts, **job_page.shown(job, attempt, attempts)}
+    context["rest_call"] = job_page.rest_call(job, request.build_absolute_uri("/").rstrip("/"))
+    for item in context["items"]:
+        item |= _applied_by(item.get("job"), job)
     if is_part(request):
         return render(request, "deployments/_job_live.html", context)
     context |= {"log": _log_config(job, attempt, attempts), "texts": texts_for_scripts(page_texts.JOB)}
     return render(request, "deployments/job_detail.html", context)
+
+
+def _applied_by(remedy: dict[str, Any] | None, job: Job) -> dict[str, str]:
+    """The form of the job that applies a remedy, filled in; its kind came from a server and may be none of ours."""
+    if not remedy or remedy.get("kind") not in kinds.names():
+        return {"job": ""}
+    params = remedy.get("params") if isinstance(remedy.get("params"), dict) else {}
+    query = QueryDict(mutable=True)
+    query.update({"server": job.server.name, "kind": str(remedy["kind"])})
+    for name, value in list(params.items())[:50]:
+        query.setlist(forms.PREFIX + str(name), [str(v) for v in value] if isinstance(value, list) else [str(value)])
+    return {"job_url": f"{reverse('deployments:job-new')}?{query.urlencode()}", "job_title": kind_title(remedy["kind"])}
 
 
 def _log_config(job: Job, attempt: Attempt | None, attempts: list[Attempt]) -> dict[str, Any]:

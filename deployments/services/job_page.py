@@ -12,6 +12,7 @@ from django.utils import timezone
 from deployments import kinds
 from deployments.models import Attempt, Job, JobState, Step
 from deployments.services.job_list import verdict_counts
+from deployments.services.job_verdict import verdict
 from deployments.steps import BadParams, Text, read_params
 from deployments.steps import Step as KindStep
 
@@ -35,6 +36,10 @@ class StepRow:
     last_line: int | None
     exit_code: int | None
     command: str
+
+    @property
+    def since_ms(self) -> int | None:
+        return int(self.started_at.timestamp() * 1000) if self.started_at else None
 
     @property
     def usual_width(self) -> float:
@@ -140,14 +145,40 @@ def report(attempt: Attempt | None) -> list[dict[str, Any]]:
     ]
 
 
+def shown(job: Job, attempt: Attempt | None, attempts: list[Attempt]) -> dict[str, Any]:
+    """What the templates of a job page read; `attempt` is the one looked at."""
+    items, steps = report(attempt), step_rows(attempt, job)
+    newest = attempt is None or attempt is attempts[-1]
+    state = job.state if attempt is None or newest else attempt.state
+    started, ended = (attempt.started_at, attempt.ended_at) if attempt else (None, None)
+    runs = started is not None and ended is None and state == JobState.RUNNING
+    known = verdict_counts(attempt.report if attempt else [])
+    failed_step = next((step for step in steps if step.state == "failed"), None)
+    return {
+        "items": items,
+        "attention": [item for item in items if item["verdict"] != "ok"],
+        "fine": [item for item in items if item["verdict"] == "ok"],
+        "worst": worst(items),
+        "steps": steps,
+        "usual_known": any(step.usual_s is not None for step in steps),
+        "failed_step": failed_step,
+        "counts": known,
+        "counted": {"counts": known},
+        "state": state,
+        "rung": attempt.rung if attempt else "",
+        "verdict": verdict(job, state, known, steps, newest=newest),
+        "may_cancel": newest and not job.is_ended,
+        "may_retry": newest and (job.is_ended or job.state == JobState.LOST),
+        "started_at": started,
+        "took_s": ((ended or timezone.now()) - started).total_seconds() if started and (ended or runs) else None,
+        "since_ms": int(started.timestamp() * 1000) if runs and started else None,
+    }
+
+
 def worst(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What needs a person: failed items, then warnings; as many as a card holds."""
     wanted = [item for item in items if item["verdict"] in ("failed", "warning")]
     return sorted(wanted, key=lambda item: WORST_FIRST[item["verdict"]])[:6]
-
-
-def counts(attempt: Attempt | None) -> dict[str, int]:
-    return verdict_counts(attempt.report if attempt else [])
 
 
 def command_text(argv: list[str]) -> str:

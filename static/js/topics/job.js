@@ -1,0 +1,93 @@
+// The page of one job: its log line by line, and everything above the log, which the server draws anew.
+import { subscribe } from "../live.js";
+import { Viewer } from "../log/viewer.js";
+import { took } from "../times.js";
+import { typing } from "../frame.js";
+
+const { job, attempt, newest, lines, started } = JSON.parse(document.getElementById("log-config").textContent);
+const viewer = new Viewer(document.getElementById("log"), { url: lines, attempt, start: started, newest });
+const live = document.getElementById("job-live");
+
+// State, steps and report come as one fragment, at most twice a second, and after the lines that caused it.
+let wanted = false, drawing = false;
+async function redraw() {
+  wanted = true;
+  if (drawing) return;
+  drawing = true;
+  while (wanted) {
+    wanted = false;
+    await new Promise((done) => setTimeout(done, 300));
+    await replace().catch(() => {});
+    await new Promise((done) => setTimeout(done, 200));
+  }
+  drawing = false;
+}
+
+async function replace() {
+  const answer = await fetch(location.pathname + location.search, { headers: { "X-Part": "1" } });
+  if (!answer.ok || answer.redirected || live.querySelector("dialog[open]")) return;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  for (const part of live.querySelectorAll("[data-part]")) {
+    const next = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
+    if (next && next.innerHTML !== part.innerHTML) swap(part, next);
+  }
+}
+
+// Focus and open details survive the exchange.
+function swap(part, next) {
+  const focus = part.contains(document.activeElement) ? document.activeElement.id : "";
+  const open = [...part.querySelectorAll("details[open]")].map((one) => one.id);
+  part.replaceChildren(...next.childNodes);
+  open.forEach((id) => { const one = id && document.getElementById(id); if (one) one.open = true; });
+  if (focus) document.getElementById(focus)?.focus();
+}
+
+const EVENT = /^\d+\tv\t/m;
+let current = attempt;
+
+subscribe(`job:${job}`, {
+  after: () => ({ after: viewer.store.high, ...(current && { attempt: current }) }),
+  message(type, data, seq) {
+    if (type === "log") lines_came(data);
+    else if (type === "head") viewer.head(seq);
+    else if (type === "behind") viewer.head(data.total);
+    else if (type === "state") redraw();
+  },
+  poll: { url: () => `${lines}?after=${viewer.store.high}&n=1000${current ? `&attempt=${current}` : ""}`, every_ms: 2000, apply: polled },
+});
+
+// Lines of another attempt belong to another log; where none was there yet, this is the one.
+function lines_came(data) {
+  current ??= viewer.store.attempt = data.attempt;
+  if (data.attempt !== current) { redraw(); return; }
+  viewer.live(data);
+  if (EVENT.test(data.text)) redraw();
+}
+
+let polledState = "";
+function polled(json) {
+  if (json.n) lines_came({ attempt: json.attempt, first: json.first, n: json.n, text: json.text });
+  viewer.store.done = json.done;
+  if (json.state !== polledState) { polledState = json.state; redraw(); }
+}
+
+addEventListener("keydown", (event) => {
+  if (typing(event.target) || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  const act = viewer.keys()[event.key];
+  if (act) { event.preventDefault(); act(); }
+});
+
+// Anything on the page that names a line of this log goes there: steps, report items.
+live.addEventListener("click", (event) => {
+  const link = event.target.closest("a[href^='#L']");
+  if (link && link.getAttribute("href") === location.hash) { event.preventDefault(); viewer.toLine(Number(location.hash.slice(2))); }
+  const opener = event.target.closest("[data-dialog]");
+  if (opener) { event.preventDefault(); document.getElementById(opener.dataset.dialog).showModal(); }
+});
+
+// A step or job under way counts on between two messages.
+setInterval(() => {
+  for (const node of live.querySelectorAll("[data-since]")) node.textContent = took((Date.now() - Number(node.dataset.since)) / 1000);
+}, 1000);
+
+viewer.open();
