@@ -1,8 +1,12 @@
 """What a start needs before its processes do: folders, database, first administrator. Each refusal is one sentence."""
 
+import fcntl
+import json
+import os
 import secrets
 import socket
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import redis
@@ -24,6 +28,30 @@ def check_folder(var: Path) -> None:
         raise BadSetting(
             f"VAR_DIR={var} cannot be written ({error.strerror}). Set it to a folder of this user."
         ) from error
+
+
+def take_lock(path: Path, address: str) -> int:
+    """The descriptor that holds the lock for life. Raises BadSetting naming who holds it."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        held = read_lock(path)
+        raise BadSetting(
+            f"The console of {path.parent} runs already: process {held.get('pid', '?')}, {held.get('address', '')} "
+            f"End it with 'make down', or start another with its own VAR_DIR and PORT."
+        ) from error
+    os.ftruncate(lock, 0)
+    os.write(lock, json.dumps({"pid": os.getpid(), "address": address}).encode())
+    return lock
+
+
+def read_lock(path: Path) -> dict[str, Any]:
+    """{"pid", "address"} as the last holder wrote it; empty where there is none."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError):
+        return {}
 
 
 def check_address(bind: str, port: int) -> None:

@@ -29,7 +29,7 @@ class Runner:
 def alive(var: Path) -> list[Runner]:
     """Every runner under `var` that lives, those of the demo fleet included."""
     found = []
-    for attempts in sorted([*var.glob("agent/attempts"), *var.glob("demo/*/attempts"), *var.glob("demo/*/*/attempts")]):
+    for attempts in sorted([*var.glob("agent/attempts"), *var.glob("demo/*/attempts")]):
         for folder in spool.folders(attempts):
             who = spool.runner_identity(folder) if spool.is_alive(folder) else None
             if who:
@@ -54,3 +54,13 @@ def end(runners: list[Runner]) -> list[Runner]:
     for runner in left:
         processes.signal_session(runner.pid, signal.SIGKILL, but=frozenset({os.getpid()}))
     return left
+
+
+def farewell(left: list[Runner]) -> list[str]:
+    """What is said of those that outlive the console."""
+    if not left:
+        return []
+    return [
+        f"{len(left)} job runner(s) go on, and are adopted at the next start; 'make down ALL=1' ends them:",
+        *words(left),
+    ]

@@ -130,10 +130,12 @@ OFFLINE_AFTER_S = 60  # promise 2: a server is lost 60 s after its last beat, by
 SILENT_AFTER_S = 15
 JOB_VALID_S = 7 * 86400
 
+# Under `make up` the supervisor puts the time before each line.
+LOG_LINE = "{levelname} {name}: {message}" if env.flag("LOG_STAMPED", False) else "{asctime} {levelname} {name}: {message}"
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "formatters": {"line": {"format": LOG_LINE, "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": env.one_of("LOG_LEVEL", "INFO", ["DEBUG", "INFO", "WARNING", "ERROR"])},
 }

@@ -93,10 +93,10 @@ def enlist_demo(count: int) -> list[Server]:
 def _demo_row(entry: dict[str, Any]) -> Server:
     return Server(
         name=entry["name"],
-        hostname=entry["name"],
-        rack=entry.get("rack", ""),
-        family=entry.get("family", ""),
-        labels=entry.get("labels", {}),
+        hostname=entry["hostname"],
+        rack=entry["rack"],
+        family=entry["family"],
+        labels=entry["labels"],
         simulated=True,
     )
 

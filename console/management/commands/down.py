@@ -1,0 +1,63 @@
+"""`manage.py down`: end the console that runs with this VAR_DIR; with --all its job runners and engines too."""
+
+import os
+import signal
+import time
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from console import runners
+from console.first_run import read_lock
+from deployments.agent import processes
+
+WAIT_S = 30.0
+
+
+class Command(BaseCommand):
+    help = "End the console that runs with this VAR_DIR. Job runners go on unless --all is given."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--all", action="store_true", help="end job runners and engines too")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        var = Path(settings.VAR_DIR)
+        self._end_console(var / "up.lock")
+        left = runners.alive(var)
+        if options["all"] and left:
+            self._end_runners(left)
+        elif left:
+            self.stdout.write("\n".join(runners.farewell(left)))
+
+    def _end_console(self, lock: Path) -> None:
+        if not processes.is_locked(lock):
+            self.stdout.write(f"No console runs with VAR_DIR={lock.parent}.")
+            return
+        pid = read_lock(lock).get("pid")
+        if not isinstance(pid, int):
+            raise CommandError(f"{lock} is held, but does not say by whom. Find it with 'fuser {lock}' and end it.")
+        try:
+            os.kill(pid, signal.SIGTERM)
+        except PermissionError as error:
+            raise CommandError(f"Process {pid} belongs to another user. Run 'make down' as that user.") from error
+        except ProcessLookupError:
+            pass
+        deadline = time.monotonic() + WAIT_S
+        while processes.is_locked(lock):
+            if time.monotonic() > deadline:
+                raise CommandError(f"Process {pid} has not ended within {WAIT_S:.0f} s. End it with: kill -9 {pid}")
+            time.sleep(0.05)
+        self.stdout.write("The console has ended.")
+
+    def _end_runners(self, left: list[runners.Runner]) -> None:
+        self.stdout.write(f"Ending {len(left)} job runner(s):")
+        self.stdout.write("\n".join(runners.words(left)))
+        self.stdout.flush()
+        killed = runners.end(left)
+        if killed:
+            self.stdout.write(f"{len(killed)} did not end by themselves and were killed:")
+            self.stdout.write("\n".join(runners.words(killed)))
