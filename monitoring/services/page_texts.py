@@ -1,0 +1,102 @@
+"""Words of the fleet and server pages: states, occupancies, choices, and what their scripts say."""
+
+from dataclasses import dataclass
+
+from django.utils.translation import gettext, gettext_noop
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a state looks: a symbol of icons.svg, a class of colour, an English word (a gettext key)."""
+
+    icon: str
+    css: str
+    key: str
+
+    @property
+    def word(self) -> str:
+        return gettext(self.key)
+
+
+STATES = {
+    "live": Look("state-ok", "ok", gettext_noop("live")),
+    "silent": Look("state-stale", "stale", gettext_noop("silent")),
+    "offline": Look("state-failed", "critical", gettext_noop("offline")),
+    "never": Look("state-unknown", "stale", gettext_noop("never heard")),
+    "maintenance": Look("state-maintenance", "info", gettext_noop("maintenance")),
+}
+
+FAULTY = Look("state-critical", "critical", gettext_noop("faulty"))
+UNREADABLE = Look("state-warning", "warning", gettext_noop("unreadable"))
+
+OCCUPANCIES = {
+    "free": gettext_noop("free"),
+    "ours": gettext_noop("ours"),
+    "foreign": gettext_noop("foreign"),
+    "unexplained": gettext_noop("unexplained"),
+    "held": gettext_noop("on hold"),
+    "cordoned": gettext_noop("cordoned"),
+    "unreadable": gettext_noop("unreadable"),
+    "faulty": gettext_noop("faulty"),
+}
+
+METRICS = {
+    "aicore_pct": gettext_noop("AI Core %"),
+    "hbm_pct": gettext_noop("HBM %"),
+    "temp_c": gettext_noop("Temperature °C"),
+    "power_w": gettext_noop("Power W"),
+}
+GROUPS = {"rack": gettext_noop("rack"), "family": gettext_noop("family"), "none": gettext_noop("none")}
+SORTS = {"name": gettext_noop("name"), "worst": gettext_noop("worst first")}
+
+# Keys of static/js/fleet/*.js and topics/fleet.js.
+FLEET = [
+    *(look.key for look in STATES.values()),
+    *OCCUPANCIES.values(),
+    gettext_noop("%(state)s for %(span)s"),
+    gettext_noop("Rack %(name)s"),
+    gettext_noop("no rack"),
+    gettext_noop("no NPU"),
+    gettext_noop("simulated"),
+    gettext_noop("Servers"),
+    gettext_noop("Simulated servers"),
+    gettext_noop("servers %(servers)s · NPUs free %(free)s of %(npus)s"),
+    gettext_noop("%(name)s · NPU %(n)s"),
+    gettext_noop("last value %(span)s ago"),
+    gettext_noop("Temperature"),
+    gettext_noop("Power"),
+    gettext_noop("Occupancy"),
+    gettext_noop("Health"),
+    gettext_noop("Holder"),
+    gettext_noop("%(shown)s of %(all)s servers shown"),
+    gettext_noop("The filters did not reach the console; the page shows what it already has."),
+    gettext_noop("NPUs of %(name)s: arrow keys read each, Enter opens the server"),
+]
+
+# Keys of static/js/topics/server.js.
+SERVER = [
+    *(look.key for look in STATES.values()),
+    *OCCUPANCIES.values(),
+    gettext_noop("%(state)s for %(span)s"),
+    gettext_noop("no process"),
+    gettext_noop("job #%(id)s"),
+    gettext_noop("foreign process"),
+    gettext_noop("free"),
+    gettext_noop("HBM: ours %(ours)s %%, foreign %(foreign)s %%, other %(other)s %%"),
+]
+
+
+def choices() -> dict[str, list[tuple[str, str]]]:
+    """{name of a select: [(value, label)]} in the reader's language."""
+    lists = {"metric": METRICS, "group": GROUPS, "sort": SORTS}
+    return {name: [(value, gettext(key)) for value, key in words.items()] for name, words in lists.items()}
+
+
+def look_of(state: str, *, faulty: bool, error: bool) -> Look:
+    """What a server looks like in a list: a faulty NPU or a failed reading of a server that is heard goes before its state."""
+    if state in ("live", "maintenance"):
+        if faulty:
+            return FAULTY
+        if error:
+            return UNREADABLE
+    return STATES[state]

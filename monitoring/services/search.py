@@ -1,0 +1,71 @@
+"""What the command palette finds: pages, servers, NPUs, jobs. A fixed number of small queries."""
+
+from typing import Any
+
+from django.db.models import Q
+from django.urls import reverse
+from django.utils.translation import gettext
+
+from deployments.models import Job, JobState, Npu, Server
+
+AT_MOST = 8
+
+
+def find(typed: str) -> list[dict[str, str]]:
+    """[{title, note, icon, url}], pages first where their name matches; with nothing typed, pages and newest jobs."""
+    word = typed.strip()
+    return [*_pages(word), *_servers(word), *(_npus(word) if len(word) > 2 else []), *_jobs(word)]
+
+
+def _entry(title: str, note: str, icon: str, url: str) -> dict[str, str]:
+    return {"title": title, "note": note, "icon": icon, "url": url}
+
+
+# Pages by both their names and by pinyin, since the keyboard may be in either mode.
+PAGES = (
+    ("monitoring:fleet", "fleet", "fleet 机群 jiqun"),
+    ("monitoring:server-list", "server", "servers 服务器 fuwuqi"),
+    ("deployments:job-list", "job", "jobs 作业 zuoye"),
+)
+
+
+def _pages(word: str) -> list[dict[str, str]]:
+    titles = {"fleet": gettext("Fleet"), "server": gettext("Servers"), "job": gettext("Jobs")}
+    return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
+
+
+def _servers(word: str) -> list[dict[str, str]]:
+    if not word:
+        return []
+    wanted = Q(name__icontains=word) | Q(hostname__icontains=word) | Q(rack__iexact=word)
+    rows = Server.objects.filter(wanted).order_by("simulated", "name")[:AT_MOST]
+    return [_entry(row.name, _server_note(row), "server", reverse("monitoring:server-detail", args=[row.name])) for row in rows]
+
+
+def _server_note(server: Server) -> str:
+    words = [server.family, server.rack, gettext("simulated") if server.simulated else ""]
+    return " · ".join(part for part in words if part)
+
+
+def _npus(word: str) -> list[dict[str, str]]:
+    rows = Npu.objects.filter(bus_id__icontains=word).select_related("server")[:AT_MOST]
+    return [
+        _entry(npu.bus_id or "", f"{npu.server.name} · NPU {npu.device_index}", "fleet",
+               reverse("monitoring:server-detail", args=[npu.server.name]) + f"#npu-{npu.device_index}")
+        for npu in rows
+    ]  # fmt: skip
+
+
+def _jobs(word: str) -> list[dict[str, str]]:
+    number = word.lstrip("#")
+    wanted: Any = Q()
+    if number.isascii() and number.isdigit() and len(number) < 12:
+        wanted = Q(pk=int(number)) | Q(ticket__icontains=word)
+    elif word:
+        wanted = Q(ticket__icontains=word) | Q(kind__iexact=word)
+    rows = Job.objects.filter(wanted).select_related("server")[: AT_MOST if word else 3]
+    return [
+        _entry(f"#{job.pk} {job.kind} · {job.server.name}", f"{JobState(job.state).label} {job.ticket}".strip(), "job",
+               reverse("deployments:job-detail", args=[job.pk]))
+        for job in rows
+    ]  # fmt: skip

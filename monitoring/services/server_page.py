@@ -1,0 +1,291 @@
+"""What the page of one server shows, shaped from its "now", its facts and its last minutes. No database, no Redis."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.utils.translation import gettext, gettext_noop
+
+from monitoring.services import live_state
+from monitoring.services.fleet_page import error_words, job_of
+from monitoring.services.live_state import Now
+
+SPARK_S = 600
+MAX_LINKS = 64  # rows of a link matrix that are drawn
+
+
+@dataclass(frozen=True)
+class Part:
+    """One piece of a tile's memory bar: where it begins and how wide it is, per cent."""
+
+    css: str
+    start: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One NPU. `key` is "<npu>.<chip>", under which scripts find it; `index` is its place in the order printed."""
+
+    index: int
+    key: str
+    npu: Mapping[str, Any]
+    faulty: bool
+    parts: list[Part]
+    holders: list["Holder"]
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who runs on an NPU: one of our jobs, or a name."""
+
+    job: int | None
+    text: str
+
+
+@dataclass(frozen=True)
+class ProcessRow:
+    pid: int | None
+    user: str | None
+    command: str
+    places: str
+    memory_mb: float | None
+    job: int | None
+
+
+def tiles(now: Now) -> list[Tile]:
+    """One tile per NPU in the order printed."""
+    made = []
+    for index, npu in enumerate(now["npus"]):
+        held = [p for p in now["processes"] if (p.get("npu"), p.get("chip")) == (npu["npu"], npu["chip"])]
+        made.append(Tile(index, key_of(npu), npu, live_state.is_faulty(npu), memory_parts(npu, held), holders(held)))
+    return made
+
+
+def key_of(npu: Mapping[str, Any]) -> str:
+    return f"{npu['npu']}.{npu['chip']}"
+
+
+def memory_parts(npu: Mapping[str, Any], processes: Iterable[Mapping[str, Any]]) -> list[Part]:
+    """The memory bar: other (driver, idle level, unlisted), ours, foreign; [] where the total is unknown."""
+    total, used = npu["hbm_total_mb"], npu["hbm_used_mb"]
+    if not total or used is None:
+        return []
+    ours = sum(p["memory_mb"] or 0 for p in processes if p.get("attempt"))
+    foreign = sum(p["memory_mb"] or 0 for p in processes if not p.get("attempt"))
+    amounts = {"other": max(0, used - ours - foreign), "ours": ours, "foreign": foreign}
+    parts, start = [], 0.0
+    for css, amount in amounts.items():
+        width = round(min(100.0 - start, 100 * amount / total), 1)
+        parts.append(Part(css, round(start, 1), width))
+        start += width
+    return parts
+
+
+def holders(processes: Iterable[Mapping[str, Any]]) -> list[Holder]:
+    found: dict[tuple[int | None, str], None] = {}
+    for process in processes:
+        job = job_of(process.get("attempt"))
+        words = [str(process[name]) for name in ("user", "name") if process.get(name)]
+        found[(job, gettext("job #%(id)s") % {"id": job} if job else " ".join(words) or f"pid {process.get('pid')}")] = None
+    return [Holder(*pair) for pair in found]
+
+
+def processes(now: Now) -> list[ProcessRow]:
+    """The processes on NPUs, one row per pid and NPU, by place. `places` names the NPU by its index."""
+    index_of = {(npu["npu"], npu["chip"]): index for index, npu in enumerate(now["npus"])}
+    rows = []
+    for process in now["processes"]:
+        place = index_of.get((process.get("npu"), process.get("chip")))
+        rows.append(
+            ProcessRow(
+                pid=process.get("pid"),
+                user=process.get("user"),
+                command=process.get("command") or process.get("name") or "",
+                places="—" if place is None else str(place),
+                memory_mb=process.get("memory_mb"),
+                job=job_of(process.get("attempt")),
+            )
+        )
+    return sorted(rows, key=lambda row: (row.places == "—", row.places.zfill(4), row.pid or 0))
+
+
+def sparks(minutes: Iterable[tuple[datetime, Mapping[str, Any]]]) -> dict[str, list[list[float | None]]]:
+    """{NPU key: [[epoch s, AI Core % or None]]} from packed minutes (monitoring/history.py), oldest first."""
+    points: dict[str, list[list[float | None]]] = {}
+    for at, data in minutes:
+        for key, amounts in (data.get("npus") or {}).items():
+            points.setdefault(key, []).append([at.timestamp() + 30, amounts[0]])
+    return points
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """How each NPU reaches each other one. `cells` are (word, class); `groups` is how many link groups there are."""
+
+    names: list[str]
+    rows: list[tuple[str, list[tuple[str, str]]]]
+    groups: list[list[str]]
+
+
+def is_near(link: str) -> bool:
+    """A direct link between NPUs; the rest goes over PCIe or the CPUs."""
+    return link.upper().startswith(("HCCS", "UB", "SIO"))
+
+
+def matrix(topology: Any) -> Matrix | None:
+    """The link matrix of a server's facts, or None where there is none that can be drawn.
+
+    Takes {"npus": [names], "matrix": [[words]]} and {"links": {name: {name: word}}}; both come from a server,
+    so every shape is checked.
+    """
+    links = _links(topology)
+    if not links:
+        return None
+    names = list(links)[:MAX_LINKS]
+    groups = _groups(names, links)
+    group_of = {name: place for place, members in enumerate(groups) for name in members}
+    rows = []
+    for name in names:
+        cells = []
+        for other in names:
+            word = "·" if other == name else links[name].get(other, "—")
+            cells.append((word, _link_css(word, group_of.get(name, 0))))
+        rows.append((name, cells))
+    return Matrix(names, rows, [members for members in groups if len(members) > 1])
+
+
+def _link_css(word: str, group: int) -> str:
+    if word == "·":
+        return "self"
+    if word in ("—", "NA", "N/A", "DOWN"):
+        return "down"
+    return f"near group-{group % 4}" if is_near(word) else ""
+
+
+def _links(topology: Any) -> dict[str, dict[str, str]]:
+    if not isinstance(topology, dict):
+        return {}
+    links = topology.get("links")
+    if isinstance(links, dict):
+        rows = {str(name)[:20]: row for name, row in links.items() if isinstance(row, dict)}
+        return {_short(name): {_short(str(other)[:20]): str(word)[:12] for other, word in row.items()} for name, row in rows.items()}
+    names, cells = topology.get("npus"), topology.get("matrix")
+    if not isinstance(names, list) or not isinstance(cells, list):
+        return {}
+    words = [_short(str(name)[:20]) for name in names]
+    rows_ok = [row for row in cells if isinstance(row, list)]
+    return {name: {other: str(word)[:12] for other, word in zip(words, row, strict=False)} for name, row in zip(words, rows_ok, strict=False)}
+
+
+def _short(name: str) -> str:
+    """NPU3 and "NPU 3" are headed 3."""
+    return name[3:].strip() if name.upper().startswith("NPU") and len(name) > 3 else name
+
+
+def _groups(names: Sequence[str], links: Mapping[str, Mapping[str, str]]) -> list[list[str]]:
+    """Names joined by near links, each group in order."""
+    left, groups = list(names), []
+    while left:
+        group, edge = [], [left[0]]
+        while edge:
+            name = edge.pop()
+            if name in left:
+                left.remove(name)
+                group.append(name)
+                edge += [other for other in left if is_near(links[name].get(other, ""))]
+        groups.append(sorted(group, key=names.index))
+    return groups
+
+
+# Facts in the order shown: key in facts, English label (a gettext key).
+FACTS = (
+    ("os", gettext_noop("Operating system")),
+    ("kernel", gettext_noop("Kernel")),
+    ("arch", gettext_noop("Architecture")),
+    ("cpu_model", gettext_noop("CPU")),
+    ("cpus", gettext_noop("CPU cores")),
+    ("sockets", gettext_noop("Sockets")),
+    ("numa_nodes", gettext_noop("NUMA nodes")),
+    ("mem_total_mb", gettext_noop("Memory")),
+    ("driver", gettext_noop("Driver")),
+    ("firmware", gettext_noop("Firmware")),
+    ("cann", gettext_noop("CANN")),
+    ("python", gettext_noop("Python")),
+    ("glibc", gettext_noop("glibc")),
+    ("agent", gettext_noop("Agent")),
+)
+
+
+def facts(known: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(label, value) of each fact; "—" where the server did not tell."""
+    return [(gettext(label), _fact(key, known.get(key))) for key, label in FACTS]
+
+
+def _fact(key: str, value: Any) -> str:
+    if value in (None, ""):
+        return "—"
+    if key == "mem_total_mb" and isinstance(value, (int, float)):
+        return f"{value / 1024:,.0f} GiB"
+    if isinstance(value, dict):
+        value = value.get("version") or ", ".join(f"{name} {word}" for name, word in value.items())
+    if isinstance(value, list):
+        value = ", ".join(str(item) for item in value)
+    return str(value)[:200]
+
+
+@dataclass(frozen=True)
+class HostFigure:
+    """One figure of the host: `value` and `unit`, or `part` of `whole` with a bar. `key` is what scripts look for."""
+
+    key: str
+    label: str
+    value: str
+    unit: str
+    pct: float | None = None
+
+
+def host_figures(host: Mapping[str, Any]) -> list[HostFigure]:
+    """Load, CPU, memory, disk and network in that order; "—" for what is unknown."""
+
+    def figure(name: str, digits: int = 0) -> str:
+        value = host.get(name)
+        return "—" if value is None else f"{value:,.{digits}f}"
+
+    return [
+        HostFigure("cpu_pct", gettext("CPU"), figure("cpu_pct"), "%", host.get("cpu_pct")),
+        HostFigure("load1", gettext("Load"), figure("load1", 2), "/ " + figure("cpus"), _pct(host.get("load1"), host.get("cpus"))),
+        HostFigure("mem", gettext("Memory"), _gib(host.get("mem_used_mb")), f"/ {_gib(host.get('mem_total_mb'))} GiB",
+                   _pct(host.get("mem_used_mb"), host.get("mem_total_mb"))),
+        HostFigure("disk", gettext("Disk"), figure("disk_used_gb"), f"/ {figure('disk_total_gb')} GB",
+                   _pct(host.get("disk_used_gb"), host.get("disk_total_gb"))),
+        HostFigure("rx_kbps", gettext("Received"), figure("rx_kbps"), "kbit/s"),
+        HostFigure("tx_kbps", gettext("Sent"), figure("tx_kbps"), "kbit/s"),
+    ]  # fmt: skip
+
+
+def _gib(mb: float | None) -> str:
+    return "—" if mb is None else f"{mb / 1024:,.1f}"
+
+
+def _pct(part: float | None, whole: float | None) -> float | None:
+    return round(min(100.0, 100 * part / whole), 1) if part is not None and whole else None
+
+
+def offset_words(seconds: float | None) -> str:
+    """The server's clock against the console's: "+12 ms", "−1.4 s", "—"."""
+    if seconds is None:
+        return "—"
+    sign = "−" if seconds < 0 else "+"
+    amount = abs(seconds)
+    return f"{sign}{amount * 1000:.0f} ms" if amount < 1 else f"{sign}{amount:,.1f} s"
+
+
+def unreadable(now: Now) -> dict[str, str] | None:
+    """{what, do, text} of the last reading where nobody could read it."""
+    error = now["error"]
+    if not error:
+        return None
+    what, do = error_words(error)
+    return {"what": what, "do": do, "text": error.get("text") or ""}

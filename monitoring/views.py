@@ -1,0 +1,197 @@
+"""The fleet and server pages, and what their scripts ask for."""
+
+import csv
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Count
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.http import require_GET, require_POST
+
+from console.errors import Invalid, NotAllowed, NotFound
+from console.templatetags.frame import texts_for_scripts
+from deployments.models import Job, JobState, Server
+from deployments.services import enrol
+from monitoring import history
+from monitoring.services import fleet_page, fleet_query, fleet_strip, live_state, page_texts, search, server_page
+
+MAX_IDS = 200
+JOBS_SHOWN = 10
+
+
+@require_GET
+def fleet(request: HttpRequest) -> HttpResponse:
+    return _fleet(request, listing=False)
+
+
+@require_GET
+def server_list(request: HttpRequest) -> HttpResponse:
+    """The fleet as a table, at an address of its own."""
+    return _fleet(request, listing=True)
+
+
+def _fleet(request: HttpRequest, *, listing: bool) -> HttpResponse:
+    query = {**request.GET.dict(), "view": "table"} if listing else request.GET.dict()
+    asked, problems = fleet_query.read(query)
+    at = time.time()
+    servers = fleet_page.page_servers(live_state.all_now(), at)
+    wall = len(servers) > fleet_page.ROWS_AT_MOST and asked.view == "squares"
+    simulated = sum(server["sim"] for server in servers)
+    context = {
+        "asked": asked,
+        "problems": problems,
+        "listing": listing,
+        "wall": wall,
+        "servers": len(servers),
+        "simulated": simulated,
+        # This machine is one real server; with a second one the demo has done its work.
+        "demo_is_done": simulated and len(servers) - simulated > 1,
+        "shown": sum(fleet_query.matches(server, asked) for server in servers),
+        "groups": [] if wall else [_group(group, asked) for group in fleet_query.arrange(servers, asked)],
+        "strips": fleet_strip.strips(servers, asked, _jobs_under_way()),
+        "choices": page_texts.choices(),
+        "data": {**fleet_page.block(servers, at), "limits": live_state.RANGES},
+        "states": _looks(),
+        "texts": texts_for_scripts(page_texts.FLEET),
+    }
+    return render(request, "monitoring/fleet.html", context)
+
+
+def _group(group: fleet_query.Group, asked: fleet_query.Asked) -> dict[str, Any]:
+    rows = [_row(server, hidden=not fleet_query.matches(server, asked)) for server in group.servers]
+    return {"group": group, "rows": rows, "hidden": all(row["hidden"] for row in rows)}
+
+
+def _row(server: fleet_page.PageServer, *, hidden: bool) -> dict[str, Any]:
+    tally = fleet_page.counts([server])
+    look = page_texts.look_of(server["state"], faulty=tally["faulty"] > 0, error=server["error"])
+    return {"server": server, "sum": fleet_page.summary(server), "look": look, "tally": tally, "hidden": hidden}
+
+
+def _jobs_under_way() -> dict[bool, dict[str, int]]:
+    """{simulated: {"running": n, "queued": n}}, one query."""
+    states = (JobState.RUNNING, JobState.QUEUED)
+    rows = Job.objects.filter(state__in=states).order_by().values_list("server__simulated", "state").annotate(n=Count("id"))
+    result: dict[bool, dict[str, int]] = {flag: {state.value: 0 for state in states} for flag in (False, True)}
+    for simulated, state, n in rows:
+        result[simulated][state] = n
+    return result
+
+
+@require_GET
+def fleet_json(request: HttpRequest) -> JsonResponse:
+    """The fleet page's JSON block afresh; with ?ids=7,9 only these servers, with no `gen`."""
+    at = time.time()
+    servers = fleet_page.page_servers(live_state.all_now(), at)
+    ids = _ids(request.GET.get("ids"))
+    if ids is None:
+        return JsonResponse(fleet_page.block(servers, at))
+    return JsonResponse({"at": at, "servers": [server for server in servers if server["id"] in ids]})
+
+
+def _ids(text: str | None) -> set[int] | None:
+    if text is None:
+        return None
+    words = text.split(",")
+    if len(words) > MAX_IDS or not all(word.isascii() and word.isdigit() and len(word) < 12 for word in words):
+        raise Invalid(_("“ids” is not a list of server numbers."), _("Send up to 200 of them, for example ids=7,9."), code="bad_ids")
+    return {int(word) for word in words}
+
+
+@require_GET
+def fleet_jobs(request: HttpRequest) -> JsonResponse:
+    jobs = _jobs_under_way()
+    return JsonResponse({"real": jobs[False], "simulated": jobs[True]})
+
+
+class _Line:
+    """A file for csv.writer that hands each line on instead of keeping it."""
+
+    def write(self, line: str) -> str:
+        return line
+
+
+@require_GET
+def fleet_csv(request: HttpRequest) -> HttpResponseBase:
+    """One line per NPU of the servers that the address's filters keep."""
+    asked, _problems = fleet_query.read(request.GET)
+    nows = live_state.all_now()
+    servers = fleet_page.page_servers(nows, time.time())
+    wanted = [s for group in fleet_query.arrange(servers, asked) for s in group.servers if fleet_query.matches(s, asked)]
+    rows = fleet_query.csv_rows(wanted, {now["id"]: now for now in nows})
+    response = StreamingHttpResponse(_csv_lines(rows), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="fleet-{time.strftime("%Y%m%d-%H%M%S")}.csv"'
+    return response
+
+
+def _csv_lines(rows: Iterable[list[Any]]) -> Iterator[str]:
+    writer = csv.writer(_Line())
+    yield "\ufeff" + str(writer.writerow(fleet_query.CSV_HEAD))  # the mark by which spreadsheets know UTF-8
+    for row in rows:
+        yield str(writer.writerow(row))
+
+
+@require_POST
+def demo_remove(request: HttpRequest) -> HttpResponse:
+    """Take the demo fleet away, all at once."""
+    if not request.user.may("administrator"):  # type: ignore[union-attr]
+        raise NotAllowed(_("Only an administrator may remove the simulated servers."), _("Ask one to do it."))
+    removed = enrol.remove_demo(by=request.user)
+    messages.success(request, ngettext("%(n)s simulated server was removed.", "%(n)s simulated servers were removed.", removed) % {"n": removed})
+    return redirect("monitoring:fleet")
+
+
+@require_GET
+def server_detail(request: HttpRequest, name: str) -> HttpResponse:
+    server = _server(name)
+    now = live_state.now(server)
+    minutes = history.recent(server.pk, server_page.SPARK_S // 60)
+    context = {
+        "server": server,
+        "now": now,
+        "look": page_texts.STATES[now["state"]],
+        "tiles": server_page.tiles(now),
+        "processes": server_page.processes(now),
+        "unreadable": server_page.unreadable(now),
+        "facts": server_page.facts(server.facts),
+        "host": server_page.host_figures(now["host"]),
+        "matrix": server_page.matrix(server.facts.get("topology")),
+        "offset": server_page.offset_words(server.clock_offset_s),
+        "jobs": server.jobs.select_related("requester")[:JOBS_SHOWN],
+        "data": {"now": now, "at": time.time(), "sparks": server_page.sparks((row.at, row.data) for row in minutes)},
+        "states": _looks(),
+        "texts": texts_for_scripts(page_texts.SERVER),
+    }
+    return render(request, "monitoring/server.html", context)
+
+
+@require_GET
+def server_now(request: HttpRequest, name: str) -> JsonResponse:
+    """The server's "now", as the topic server:<id> sends it."""
+    return JsonResponse(live_state.now(_server(name)))
+
+
+def _server(name: str) -> Server:
+    try:
+        return Server.objects.get(name=name)
+    except Server.DoesNotExist:
+        raise NotFound(
+            _("There is no server called %(name)s.") % {"name": name[:63]}, _("Choose one from the list of servers.")
+        ) from None
+
+
+def _looks() -> dict[str, list[str]]:
+    """{state: [symbol, class, text key]} for scripts; faulty and unreadable too."""
+    looks = {**page_texts.STATES, "faulty": page_texts.FAULTY, "unreadable": page_texts.UNREADABLE}
+    return {name: [look.icon, look.css, look.key] for name, look in looks.items()}
+
+
+@require_GET
+def palette(request: HttpRequest) -> JsonResponse:
+    """What Ctrl K finds for ?q=: pages, servers, NPUs by bus id, jobs by number or ticket."""
+    return JsonResponse({"results": search.find(request.GET.get("q", "")[:100])})

@@ -1,0 +1,72 @@
+// Filter, grouping and order of the fleet, kept in the address; the same rules as monitoring/services/fleet_query.py.
+import { t } from "../texts.js";
+import { FREE, METRICS, OCC, FAULTY, OCCUPANCIES, isFaulty } from "./model.js";
+import { isStale } from "./square.js";
+
+const PLAIN = { metric: "aicore_pct", group: "rack", sort: "name", view: "squares", fleet: "", show: "", find: "" };
+
+export function readAddress() {
+  const given = new URLSearchParams(location.search);
+  return Object.fromEntries(Object.entries(PLAIN).map(([name, plain]) => [name, given.get(name) ?? plain]));
+}
+
+export function queryOf(asked, changes = {}) {
+  const wanted = Object.entries({ ...asked, ...changes }).filter(([name, value]) => value !== PLAIN[name]);
+  return `?${new URLSearchParams(wanted)}`;
+}
+
+export function matches(server, { fleet, show, find }) {
+  if (fleet && server.sim !== (fleet === "simulated")) return false;
+  if (show && !shows(server, show)) return false;
+  const text = `${server.name} ${server.family} ${server.rack} ${server.holder}`.toLowerCase();
+  return find.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+}
+
+function shows(server, show) {
+  if (show === "faulty") return isFaulty(server);
+  const code = OCCUPANCIES.indexOf(show);
+  return code >= 0 ? server.npus.some((npu) => npu[OCC] === code) : server.state === show;
+}
+
+const natural = new Intl.Collator("en", { numeric: true, sensitivity: "base" }).compare;
+
+function worst(server, metric) {
+  const stale = isStale(server), [at] = METRICS[metric];
+  const rank = isFaulty(server) ? 0 : stale ? 1 : server.error ? 2 : 3;
+  const known = stale ? [] : server.npus.map((npu) => npu[at]).filter((value) => value !== null);
+  return [rank, -Math.floor((known.length ? known.reduce((a, b) => a + b, 0) / known.length : 0) / 10)];
+}
+
+// [{ sim, name, title, note, servers }] of the given servers, real ones first.
+export function arrange(servers, asked) {
+  const groups = new Map();
+  for (const server of servers) {
+    const name = asked.group === "none" ? "" : server[asked.group], key = `${Number(server.sim)} ${name}`;
+    if (!groups.has(key)) groups.set(key, { sim: server.sim, name, servers: [] });
+    groups.get(key).servers.push(server);
+  }
+  const list = [...groups.values()].sort((a, b) => Number(a.sim) - Number(b.sim) || natural(a.name, b.name));
+  for (const group of list) {
+    group.servers.sort((a, b) => natural(a.name, b.name));
+    if (asked.sort === "worst") {
+      const keys = new Map(group.servers.map((server) => [server, worst(server, asked.metric)]));
+      group.servers.sort((a, b) => keys.get(a)[0] - keys.get(b)[0] || keys.get(a)[1] - keys.get(b)[1]);
+    }
+    group.title = title(group, asked.group);
+    group.note = note(group.servers);
+  }
+  return list;
+}
+
+function title({ sim, name }, kind) {
+  if (kind === "rack") return name ? t("Rack %(name)s", { name }) : t("no rack");
+  if (kind === "family") return name || t("no NPU");
+  return t(sim ? "Simulated servers" : "Servers");
+}
+
+export function note(servers) {
+  const npus = servers.flatMap((server) => server.npus);
+  return t("servers %(servers)s · NPUs free %(free)s of %(npus)s", {
+    servers: servers.length, npus: npus.length, free: npus.filter((npu) => npu[OCC] === FREE && !npu[FAULTY]).length,
+  });
+}
