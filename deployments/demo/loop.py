@@ -16,7 +16,7 @@ from deployments.demo.member import Member
 
 log = logging.getLogger("demo")
 
-FULL_RATE = 600  # servers that are sampled every second; more share the same work, each more rarely
+FULL_RATE = 1000  # servers that are sampled every second; more share the same work, each more rarely
 TICK_S, BUSY_TICK_S = 0.05, 0.02
 MAX_WORKERS = 3
 QUEUE_S = 0.25

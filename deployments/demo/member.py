@@ -4,6 +4,7 @@ import dataclasses
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -75,8 +76,7 @@ class Member:
             stdin=subprocess.DEVNULL,
             cwd=self.config.state_dir,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
-            start_new_session=True,
-            preexec_fn=processes.DieWithParent(),  # noqa: PLW1509 - this process has one thread
+            preexec_fn=processes.DieWithParent(signal.SIGTERM),  # noqa: PLW1509 - this process has one thread
         )
 
     def prepare(self) -> None:
