@@ -2,33 +2,32 @@
 
 import asyncio
 import contextlib
-import json
 import logging
+import random
 import re
+from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
+from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.conf import settings
+from django.contrib.auth import SESSION_KEY
 from django.db import Error as DatabaseError
 from django.utils import translation
 from django.utils.translation import gettext as _
 
-from console.errors import ConsoleError, Invalid, NotAllowed, NotFound, Unavailable
+from console import frames
+from console.errors import ConsoleError, Invalid
 from console.hub import LiveHub, hub
-from console.live import MAX_NAME, Present, Told, Topic, topics
+from console.live import MAX_NAME, Present, Topic
 from console.message import Message, made
+from console.models import User
 from console.outbox import Latest, Numbered, Outbox
 from console.subscriptions import Client, Subscription
 
 log = logging.getLogger(__name__)
 
-MAX_FRAME = 4096  # characters
-MAX_TOPICS = 50
-MAX_ERRORS = 100  # of one socket, before it is closed
 SIGNED_OUT, FOREIGN, TOO_MANY_ERRORS, FAILED = 4401, 4403, 4400, 1011
-MAX_LINE = 2**53  # the largest whole number that JavaScript holds
-ATTEMPT = re.compile(r"[\w-]{1,40}")
+WATCH_S = 60.0  # how long a socket outlives its session, its user's role or its user
 
 
 class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
@@ -36,26 +35,30 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     client: Client | None = None
     hub: LiveHub
-    sender: "asyncio.Task[None] | None" = None
+    tasks: "tuple[asyncio.Task[None], ...]" = ()
     errors = 0
 
     async def connect(self) -> None:
         await self.accept()
-        self.language = language_of(self.scope)
-        if not is_own_page(self.scope):
-            await self._refuse(_other_site, FOREIGN)
+        self.language = frames.language_of(self.scope)
+        if not frames.is_own_page(self.scope):
+            await self._refuse(frames.other_site, FOREIGN)
         elif not self.scope["user"].is_authenticated or not self.scope["user"].is_active:
-            await self._refuse(_signed_out, SIGNED_OUT)
+            await self._refuse(frames.signed_out, SIGNED_OUT)
         else:
             self.client, self.hub = Client(self.base_send), hub()
             self.hub.attach(self.client)
-            self.sender = asyncio.create_task(self._send_for_ever(self.client))
+            self.tasks = (
+                asyncio.create_task(self._send_for_ever(self.client)),
+                asyncio.create_task(self._watch(self.client)),
+            )
 
     async def disconnect(self, code: int) -> None:
         if self.client is not None:
             self.hub.detach(self.client)
-        if self.sender is not None:
-            self.sender.cancel()
+        for task in self.tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         if self.client is None:
@@ -63,14 +66,14 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         topic = ""
         with translation.override(self.language):
             try:
-                frame = read_frame(text_data)
+                frame = frames.read_frame(text_data)
                 topic = str(frame.get("topic", ""))[:MAX_NAME]
                 await self._act(self.client, frame)
             except ConsoleError as error:
                 await self._answer_error(topic, error)
             except DatabaseError as error:
                 log.warning("a subscription failed: %s", error)
-                await self._answer_error(topic, _no_database())
+                await self._answer_error(topic, frames.no_database())
 
     async def _act(self, client: Client, frame: dict[str, Any]) -> None:
         op = frame.get("op")
@@ -90,13 +93,13 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
 
     async def _subscribe(self, client: Client, frame: dict[str, Any]) -> None:
         name = frame.get("topic")
-        topic, match = find_topic(name)
+        topic, match = frames.find_topic(name)
         name = match.string
-        _check_may(topic, self.scope["user"], match)
-        attempt, after = read_place(frame)
+        frames.check_may(topic, match, self.scope["user"])
+        attempt, after = frames.read_place(frame)
         old = client.subscriptions.get(name)
-        if old is None and len(client.subscriptions) >= MAX_TOPICS:
-            raise _too_many()
+        if old is None and len(client.subscriptions) >= frames.MAX_TOPICS:
+            raise frames.too_many()
         subscription = old or Subscription(client, name, self._outbox(topic, match))
         if old is None:
             await self.hub.join(subscription)
@@ -126,19 +129,18 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
         )
 
     async def _answer_error(self, topic: str, error: ConsoleError) -> None:
-        told = Told("error", error.as_json()["error"])
         with contextlib.suppress(OSError):  # the socket is gone
-            await self.base_send(made(topic, *told).event)
+            await self.base_send(made(topic, "error", error.as_json()["error"]).event)
             self.errors += 1
-            if self.errors >= MAX_ERRORS:
-                await self._refuse(_enough, TOO_MANY_ERRORS)
+            if self.errors >= frames.MAX_ERRORS:
+                await self._refuse(frames.enough, TOO_MANY_ERRORS)
 
-    async def _refuse(self, reason: Any, code: int) -> None:
+    async def _refuse(self, reason: Callable[[], ConsoleError], code: int) -> None:
         """Say why, then close; nothing is heard or sent afterwards."""
         with translation.override(self.language):
             error = reason()
         await self.disconnect(code)
-        self.client = self.sender = None
+        self.client, self.tasks = None, ()
         await self.base_send(made("", "error", error.as_json()["error"]).event)
         await self.close(code, error.code)
 
@@ -152,6 +154,29 @@ class LiveConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]
             with contextlib.suppress(Exception):
                 await self.close(FAILED, "internal_error")
 
+    async def _watch(self, client: Client) -> None:
+        """From time to time: is the user still signed in, and may still read what is subscribed?"""
+        while True:
+            await asyncio.sleep(WATCH_S * random.uniform(0.75, 1.25))
+            try:
+                user = await database_sync_to_async(present_user)(self.scope)
+            except DatabaseError as error:
+                log.warning("a socket's user could not be looked up: %s", error)
+                continue
+            if user is None:
+                return await self._refuse(frames.signed_out, SIGNED_OUT)
+            self.scope["user"] = user
+            for name, subscription in list(client.subscriptions.items()):
+                await self._check_again(user, name, subscription)
+
+    async def _check_again(self, user: User, name: str, subscription: Subscription) -> None:
+        with translation.override(self.language):
+            try:
+                frames.check_may(*frames.find_topic(name), user)
+            except ConsoleError as error:
+                self.hub.leave(subscription)
+                await self._answer_error(name, error)
+
 
 class NoSuchSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
     """Every other address: the handshake is refused."""
@@ -160,83 +185,15 @@ class NoSuchSocket(AsyncWebsocketConsumer):  # type: ignore[misc]
         await self.close()
 
 
-def read_frame(text: str | None) -> dict[str, Any]:
-    """The object that a frame holds. Raises Invalid in words."""
-    if text is None:
-        raise Invalid(_("A binary frame cannot be read here."), _("Send JSON as text."), code="bad_frame")
-    if len(text) > MAX_FRAME:
-        raise Invalid(
-            _("The frame is longer than %(most)s characters.") % {"most": MAX_FRAME},
-            _("Send one subscription a frame."),
-            code="too_large",
-        )
-    try:
-        frame = json.loads(text)
-    except (ValueError, RecursionError):
-        frame = None
-    if not isinstance(frame, dict):
-        raise Invalid(
-            _("The frame is not a JSON object."),
-            _('Send for example {"op": "subscribe", "topic": "fleet"}.'),
-            code="bad_json",
-        )
-    return frame
-
-
-def read_place(frame: dict[str, Any]) -> tuple[str | None, int]:
-    """(attempt, after): where the page wants to go on; `after` counts only together with an attempt."""
-    attempt, after = frame.get("attempt"), frame.get("after")
-    is_line = after is None or (isinstance(after, int) and not isinstance(after, bool) and 0 <= after < MAX_LINE)
-    is_attempt = attempt is None or (isinstance(attempt, str) and ATTEMPT.fullmatch(attempt) is not None)
-    if not is_line or not is_attempt:
-        raise Invalid(
-            _("“after” must be a line number, and “attempt” the name of an attempt."),
-            _("Leave both out to begin at the start."),
-            code="bad_place",
-        )
-    return attempt, after or 0
-
-
-def find_topic(name: Any) -> tuple[Topic, re.Match[str]]:
-    """The kind of topic that a name belongs to. Raises NotFound."""
-    if isinstance(name, str) and len(name) <= MAX_NAME:
-        for topic in topics():
-            if match := re.fullmatch(topic.pattern, name, re.ASCII):
-                return topic, match
-    raise NotFound(
-        _("There is no topic “%(name)s”.") % {"name": str(name)[:40]},
-        _("Use fleet, jobs, server:ID or job:ID."),
-        code="unknown_topic",
-    )
-
-
-def is_own_page(scope: dict[str, Any]) -> bool:
-    """True when the page that opened the socket is ours: cookies go along with sockets of other sites too.
-
-    Programs send no Origin. Ports are compared only where both are named: proxies drop them.
-    """
-    headers = {name: value.decode("latin-1") for name, value in scope.get("headers", ())}
-    origin = headers.get(b"origin", "")
-    if not origin or origin in settings.CSRF_TRUSTED_ORIGINS:
-        return True
-    try:
-        theirs, ours = urlsplit(origin), urlsplit(f"//{headers.get(b'host', '')}")
-        same_port = theirs.port is None or ours.port is None or theirs.port == ours.port
-        return theirs.hostname is not None and theirs.hostname == ours.hostname and same_port
-    except ValueError:
-        return False
-
-
-def language_of(scope: dict[str, Any]) -> str:
-    """The language this page is shown in: its cookie, else the user's own, else the browser's, else the default."""
-    headers = dict(scope.get("headers", ()))
-    accepted = headers.get(b"accept-language", b"").decode("latin-1")[:200].replace(";", ",").split(",")
-    wishes = [scope.get("cookies", {}).get(settings.LANGUAGE_COOKIE_NAME), getattr(scope.get("user"), "language", "")]
-    for wish in (*wishes, *accepted):
-        with contextlib.suppress(LookupError):
-            if wish:
-                return translation.get_supported_language_variant(wish.strip().lower())
-    return settings.LANGUAGE_CODE
+def present_user(scope: dict[str, Any]) -> User | None:
+    """The socket's user as the database knows it now; None when signed out, switched off or given a new password."""
+    known, session = scope["user"], scope.get("session")
+    user = User.objects.filter(pk=known.pk, is_active=True).first()
+    if user is None or user.password != known.password:
+        return None
+    if session is not None and SESSION_KEY not in session.__class__(session.session_key):  # read anew: ended or expired
+        return None
+    return user
 
 
 def _place(outbox: Numbered, present: Present, attempt: str | None, after: int) -> None:
@@ -245,45 +202,3 @@ def _place(outbox: Numbered, present: Present, attempt: str | None, after: int) 
         outbox.go_on(attempt, after)
     if present.attempt is not None and present.attempt != attempt:
         outbox.go_on(present.attempt, 0)
-
-
-def _check_may(topic: Topic, user: Any, match: re.Match[str]) -> None:
-    if not topic.may(user, match):
-        raise NotAllowed(
-            _("Your role may not read “%(topic)s”.") % {"topic": match.string},
-            _("Ask an administrator for a role that may."),
-        )
-
-
-def _too_many() -> ConsoleError:
-    return Invalid(
-        _("This page already reads %(most)s topics.") % {"most": MAX_TOPICS},
-        _("Unsubscribe from one that is no longer shown."),
-        code="too_many",
-    )
-
-
-def _signed_out() -> ConsoleError:
-    return NotAllowed(_("You are not signed in."), _("Sign in and open the page again."), code="not_signed_in")
-
-
-def _other_site() -> ConsoleError:
-    return NotAllowed(
-        _("The page that asks belongs to another site."),
-        _("Open the console at its own address, or name the other one in CSRF_TRUSTED_ORIGINS."),
-        code="other_site",
-    )
-
-
-def _enough() -> ConsoleError:
-    return Invalid(
-        _("This socket sent %(most)s things that cannot be.") % {"most": MAX_ERRORS},
-        _("Reload the page."),
-        code="too_many_errors",
-    )
-
-
-def _no_database() -> ConsoleError:
-    return Unavailable(
-        _("The database does not answer, so the topic was not opened."), _("Try again in a moment."), code="no_database"
-    )

@@ -12,7 +12,9 @@ class Page:
     """`say` sends a frame, `hear` returns the next message; `room` bounds what it takes without reading."""
 
     def __init__(self, user, *, headers=(), room=0, application=None):
-        scope = {"type": "websocket", "path": "/ws/", "headers": list(headers), "cookies": {}, "user": user}
+        scope = {"type": "websocket", "path": "/ws/", "headers": list(headers)}
+        if application is None:
+            scope |= {"cookies": {}, "user": user}
         self.wire = ApplicationCommunicator(application or LiveConsumer.as_asgi(), scope)
         self.wire._output_queue = asyncio.Queue(room)
 

@@ -143,7 +143,10 @@ async def test_lines_written_while_the_subscription_is_being_made_are_neither_mi
     """The worst moments one by one: between listening, acknowledgement, reading and sending."""
     log = await database_sync_to_async(Log(job, valkey.client()).create)()
     await log.write(3)
-    join, read, loop = hubs.LiveHub.join, topics.logs.after, asyncio.get_running_loop()
+    join, ask, read, loop = hubs.LiveHub.join, hubs.LiveHub._ask, topics.logs.after, asyncio.get_running_loop()
+
+    async def ask_late(self, *command):
+        loop.call_later(0.05, lambda: asked.append(asyncio.create_task(ask(self, *command))))
 
     async def join_late(self, subscription):
         await log.write(2)
@@ -158,16 +161,32 @@ async def test_lines_written_while_the_subscription_is_being_made_are_neither_mi
             loop.call_soon_threadsafe(lambda: written.append(asyncio.create_task(log.write(2))), context=Context())
         return found
 
-    written = []
-    monkeypatch.setattr(hubs.LiveHub, "join", join_late)
-    monkeypatch.setattr(topics.logs, "after", read_and_let_more_come)
-    async with Page(viewer) as page:
+    written, asked = [], []
+    async with Page(viewer) as first, Page(viewer) as page:
+        await first.subscribe("jobs")  # the connection is there, so the next topic is asked for on its own
+        monkeypatch.setattr(hubs.LiveHub, "_ask", ask_late)
+        monkeypatch.setattr(hubs.LiveHub, "join", join_late)
+        monkeypatch.setattr(topics.logs, "after", read_and_let_more_come)
         reader = Reader(page)
         await page.subscribe(f"job:{job.pk}")
         while log.total < 9:
             reader.take(await page.hear())
         assert await reader.until(log) == list(range(1, 10))
         assert await page.silent()
+
+
+async def test_a_reading_serves_only_those_who_asked_before_it_began():
+    reads, answers = hubs.SharedReads(), iter(["first", "second"])
+
+    def read():
+        answer = next(answers)
+        time.sleep(0.1)
+        return answer
+
+    early = [asyncio.create_task(reads.read("place", read)) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    late = asyncio.create_task(reads.read("place", read))
+    assert [await one for one in (*early, late)] == ["first", "first", "second"]
 
 
 async def test_a_reader_who_is_far_behind_is_told_how_far_and_gets_what_is_new(viewer, job, valkey):

@@ -4,11 +4,14 @@ import json
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
+from django.test import Client
 
 from console import live
+from console.asgi import application
+from console.frames import MAX_ERRORS, MAX_TOPICS
 from console.models import User
-from console.sockets import MAX_ERRORS, MAX_TOPICS
 from deployments.models import Attempt, Job, Server
 from tests.console.pages import Page
 
@@ -163,7 +166,7 @@ async def test_errors_come_in_the_language_of_the_page(viewer):
 
 async def test_a_topic_asks_for_its_role(viewer, monkeypatch):
     secret = live.Topic("jobs", lambda user, match: user.may("administrator"), conflate=list)
-    monkeypatch.setattr("console.sockets.topics", lambda: [secret])
+    monkeypatch.setattr("console.frames.topics", lambda: [secret])
     administrator = await sync_to_async(User.objects.create)(username="lin", role="administrator", language="en")
     async with Page(viewer) as page, Page(administrator) as other:
         await page.say(op="subscribe", topic="jobs")
@@ -178,3 +181,65 @@ def test_numbers_that_json_has_no_word_for_are_unknown():
     channel, payload = live.message("server:7", "sample", {"npus": [{"temp_c": float("nan")}], "text": "\ud800"}, seq=3)
     assert channel == "live:server:7"
     assert json.loads(payload) == {"seq": 3, "type": "sample", "data": {"npus": [{"temp_c": None}], "text": "?"}}
+
+
+async def say_hello(page):
+    """True when the socket still answers."""
+    await page.say(op="ping")
+    return (await page.hear())["type"] == "pong"
+
+
+async def change(user, **fields):
+    await sync_to_async(User.objects.filter(pk=user.pk).update)(**fields)
+
+
+@pytest.mark.parametrize("fields", [{"is_active": False}, {"password": "another"}])
+async def test_a_socket_does_not_outlive_its_user(viewer, monkeypatch, fields):
+    monkeypatch.setattr("console.sockets.WATCH_S", 0.05)
+    async with Page(viewer) as page:
+        await page.subscribe("jobs")
+        await change(viewer, **fields)
+        assert (await page.hear())["data"]["code"] == "not_signed_in"
+        assert (await page.event())["code"] == 4401
+
+
+async def test_a_socket_loses_the_topics_that_its_user_s_new_role_may_not_read(viewer, monkeypatch):
+    monkeypatch.setattr("console.sockets.WATCH_S", 0.05)
+    secret = live.Topic("jobs", lambda user, match: user.may("operator"), conflate=list)
+    monkeypatch.setattr("console.frames.topics", lambda: [secret])
+    await change(viewer, role="operator")
+    viewer.role = "operator"
+    async with Page(viewer) as page:
+        await page.subscribe("jobs")
+        await change(viewer, role="viewer")
+        message = await page.hear()
+        assert (message["topic"], message["data"]["code"]) == ("jobs", "not_allowed")
+        await publish("jobs", "job", {"id": 1})
+        assert await say_hello(page)
+
+
+def signed_in(user):
+    client = Client()
+    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    cookie = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}; django_language=en"
+    return client, [(b"cookie", cookie.encode()), (b"host", b"127.0.0.1")]
+
+
+async def test_the_whole_application_knows_its_user_by_the_session(viewer, monkeypatch):
+    monkeypatch.setattr("console.sockets.WATCH_S", 0.05)
+    client, headers = await sync_to_async(signed_in)(viewer)
+    async with Page(None, headers=headers, application=application) as page:
+        await page.subscribe("jobs")
+        assert await say_hello(page)
+        await sync_to_async(client.logout)()
+        assert (await page.hear())["data"]["what"] == "You are not signed in."
+    async with Page(None, application=application) as page:
+        assert (await page.hear())["data"]["code"] == "not_signed_in"
+
+
+async def test_another_address_is_no_socket(viewer):
+    page = Page(None, application=application)
+    page.wire.scope["path"] = "/elsewhere/"
+    await page.wire.send_input({"type": "websocket.connect"})
+    assert (await page.event())["type"] == "websocket.close"
+    await page.wire.wait()
