@@ -161,6 +161,7 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
         "facts": server_page.facts(server.facts),
         "host": server_page.host_figures(now["host"]),
         "matrix": server_page.matrix(server.facts.get("topology")),
+        "driver": server_page.driver(server.facts, now),
         "offset": server_page.offset_words(server.clock_offset_s),
         "jobs": server.jobs.select_related("requester")[:JOBS_SHOWN],
         "data": {"now": now, "at": time.time(), "sparks": server_page.sparks((row.at, row.data) for row in minutes)},

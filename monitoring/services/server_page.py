@@ -10,6 +10,7 @@ from django.utils.translation import gettext, gettext_noop
 from monitoring.services import live_state
 from monitoring.services.fleet_page import error_words, job_of
 from monitoring.services.live_state import Now
+from monitoring.services.page_texts import OCCUPANCIES
 
 SPARK_S = 600
 MAX_LINKS = 64  # rows of a link matrix that are drawn
@@ -34,6 +35,7 @@ class Tile:
     faulty: bool
     parts: list[Part]
     holders: list["Holder"]
+    occupancy: str
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,8 @@ def tiles(now: Now) -> list[Tile]:
     made = []
     for index, npu in enumerate(now["npus"]):
         held = [p for p in now["processes"] if (p.get("npu"), p.get("chip")) == (npu["npu"], npu["chip"])]
-        made.append(Tile(index, key_of(npu), npu, live_state.is_faulty(npu), memory_parts(npu, held), holders(held)))
+        word = gettext(OCCUPANCIES.get(npu["occ"], OCCUPANCIES["unreadable"]))
+        made.append(Tile(index, key_of(npu), npu, live_state.is_faulty(npu), memory_parts(npu, held), holders(held), word))
     return made
 
 
@@ -233,6 +236,12 @@ def _fact(key: str, value: Any) -> str:
     if isinstance(value, list):
         value = ", ".join(str(item) for item in value)
     return str(value)[:200]
+
+
+def driver(known: Mapping[str, Any], now: Now) -> str:
+    """The driver's version as its own file tells, else as npu-smi prints its own, else "—"."""
+    told = _fact("driver", known.get("driver"))
+    return told if told != "—" else now["version"] or "—"
 
 
 @dataclass(frozen=True)
