@@ -37,7 +37,10 @@ def read(path: Path) -> tuple[str, list[Config]]:
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(
-            Text(f"看不懂演示配置 {path}（{error}）。请用 make up 重新启动。", f"The demo's config {path} is not whole ({error}). Start again with make up.")
+            Text(
+                f"看不懂演示配置 {path}（{error}）。请用 make up 重新启动。",
+                f"The demo's config {path} is not whole ({error}). Start again with make up.",
+            )
         ) from error
 
 

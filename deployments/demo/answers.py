@@ -1,5 +1,7 @@
 """What the other questions to `npu-smi` and `hccn_tool` print on a simulated server."""
 
+from typing import Any
+
 from deployments.demo import physics, tables
 from deployments.demo.fleet import Chip, DemoServer, Engine
 
@@ -51,24 +53,34 @@ def link_between(server: DemoServer, one: Chip, other: Chip) -> str:
     return server.spec.link
 
 
-def topology(server: DemoServer) -> str:
-    """`npu-smi info -t topo`"""
+def links(server: DemoServer) -> dict[str, Any]:
+    """{"npus": names, "matrix": rows of link words, "cpu_affinity": by name}, as the sampler's `topology`."""
     chips = tables.shown(server)
     names = [f"NPU{chip.index if server.spec.dies == 2 else chip.npu}" for chip in chips]
-    text = "\t   " + "".join(f"{name:<11}" for name in names) + "CPU Affinity\n"
-    for name, one in zip(names, chips, strict=True):
-        cells = "".join(f"{link_between(server, one, other):<11}" for other in chips)
-        text += f"{name:<11}{cells}{AFFINITY[one.npu % len(AFFINITY)]}\n"
+    return {
+        "npus": names,
+        "matrix": [[link_between(server, one, other) for other in chips] for one in chips],
+        "cpu_affinity": {name: AFFINITY[chip.npu % len(AFFINITY)] for name, chip in zip(names, chips, strict=True)},
+    }
+
+
+def topology(server: DemoServer) -> str:
+    """`npu-smi info -t topo`"""
+    known = links(server)
+    text = "\t   " + "".join(f"{name:<11}" for name in known["npus"]) + "CPU Affinity\n"
+    for name, row in zip(known["npus"], known["matrix"], strict=True):
+        text += f"{name:<11}" + "".join(f"{word:<11}" for word in row) + known["cpu_affinity"][name] + "\n"
     return text + LEGEND
 
 
 def board(server: DemoServer, npu: int, chip: int | None) -> str:
     """`npu-smi info -t board`, of a card or, with a chip, of that chip."""
-    found = [one for one in server.chips if one.npu == npu and one.chip == (chip or 0)][0]
+    found = next(one for one in server.chips if one.npu == npu and one.chip == (chip or 0))
     vendor, subsystem = server.spec.subsystem.split(":")
     if chip is not None:
+        name = server.spec.chip.removeprefix("Ascend")
         return fields(
-            ("NPU ID", npu), ("Chip ID", chip), ("Chip Type", "Ascend"), ("Chip Name", server.spec.chip.removeprefix("Ascend")),
+            ("NPU ID", npu), ("Chip ID", chip), ("Chip Type", "Ascend"), ("Chip Name", name),
             ("Chip Version", "V1"), ("Board ID", "0x3c"), ("PCB ID", "NA"), ("BOM ID", 1),
             ("PCIe Bus Info", found.bus_id), ("Firmware Version", server.stack.firmware),
         )  # fmt: skip
@@ -106,7 +118,11 @@ def common(server: DemoServer, chip: Chip, t: float, engines: Engines) -> str:
 def usages(server: DemoServer, chip: Chip, t: float, engines: Engines) -> str:
     """`npu-smi info -t usages`"""
     spec, reading = server.spec, physics.readings(server, t, engines)[chip.index]
-    rows: list[tuple[str, object]] = [("NPU ID", chip.npu), ("Chip Count", spec.dies), ("DDR Capacity(MB)", spec.ddr_mb)]
+    rows: list[tuple[str, object]] = [
+        ("NPU ID", chip.npu),
+        ("Chip Count", spec.dies),
+        ("DDR Capacity(MB)", spec.ddr_mb),
+    ]
     rows += [("DDR Usage Rate(%)", 0 if spec.hbm_mb else reading.used_mb * 100 // spec.ddr_mb)]
     if spec.hbm_mb:
         rows += [("HBM Capacity(MB)", spec.hbm_mb), ("HBM Usage Rate(%)", reading.used_mb * 100 // spec.hbm_mb)]
@@ -121,10 +137,10 @@ def temperature(server: DemoServer, chip: Chip, t: float, engines: Engines) -> s
 
 def ecc(server: DemoServer, chip: Chip) -> str:
     bad = 1 if chip.index in server.quirks.get("alarm", {}) else 0
-    names = ("Single Bit Error Count", "Double Bit Error Count", "Single Bit Aggregate Total Err Cnt",
-             "Double Bit Aggregate Total Err Cnt", "Single Bit Isolated Pages Count", "Double Bit Isolated Pages Count")  # fmt: skip
+    counts = ("Error Count", "Aggregate Total Err Cnt", "Isolated Pages Count")
     rows: list[tuple[str, object]] = [("NPU ID", chip.npu), ("Chip Count", server.spec.dies)]
-    rows += [(f"HBM {name}", bad * 64 if "Double" in name else 0) for name in names]
+    for count in counts:
+        rows += [(f"HBM Single Bit {count}", 0), (f"HBM Double Bit {count}", bad * 64)]
     return fields(*rows, ("Chip ID", chip.chip))
 
 
@@ -157,7 +173,14 @@ def hccn(server: DemoServer, device: int, question: str) -> str | None:
 
 
 def _counters(device: int, bad: int) -> str:
-    rows = [("mac_tx_mac_pause_num", 0), ("mac_rx_mac_pause_num", 0), ("mac_rx_bad_pkt_num", bad), ("mac_rx_fcs_err_pkt_num", bad),
-            ("roce_new_pkt_rty_num", bad * 3), ("roce_qp_status_err_num", 0), ("nic_tx_all_pkg_num", 90213 + device * 377),
-            ("nic_rx_all_pkg_num", 88120 + device * 411)]  # fmt: skip
+    rows = [
+        ("mac_tx_mac_pause_num", 0),
+        ("mac_rx_mac_pause_num", 0),
+        ("mac_rx_bad_pkt_num", bad),
+        ("mac_rx_fcs_err_pkt_num", bad),
+        ("roce_new_pkt_rty_num", bad * 3),
+        ("roce_qp_status_err_num", 0),
+        ("nic_tx_all_pkg_num", 90213 + device * 377),
+        ("nic_rx_all_pkg_num", 88120 + device * 411),
+    ]
     return "packet statistics:\n" + "".join(f"{name}:{value}\n" for name, value in rows)

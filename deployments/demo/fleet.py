@@ -41,7 +41,9 @@ A3 = Spec("Ascend910", "a3", "25.5.1", 65536, 0, 3010, (162.0, 640.0), (35.0, 64
 A3_WIDE = replace(A3, layout="w26a3", version="26.0.rc2")
 DUO = Spec("310P3", "p", "25.2.0", None, 44280, 1608, None, (46.0, 70.0), "D500", "0200:0110", 2, True, False, "PHB")
 A1 = Spec("910A", "a2", "23.0.7", 32768, 15039, 0, (64.0, 295.0), (34.0, 68.0), "D801", "0200:0100")
-A5 = Spec("Ascend950PR", "950", "25.7.rc1", 114688, 0, 5390, (190.0, 560.0), (44.0, 68.0), "D806", "19E5:4004", link="UB")
+A5 = Spec(
+    "Ascend950PR", "950", "25.7.rc1", 114688, 0, 5390, (190.0, 560.0), (44.0, 68.0), "D806", "19E5:4004", link="UB"
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,9 @@ class DemoServer:
     def holder(self) -> str:
         """What the fleet page writes beside its squares: `qwen3-32b ×2`, empty when nothing of ours runs."""
         names = [engine.holder for engine in self.engines if engine.attempt]
-        return ", ".join(f"{name} ×{names.count(name)}" if names.count(name) > 1 else name for name in dict.fromkeys(names))
+        return ", ".join(
+            f"{name} ×{names.count(name)}" if names.count(name) > 1 else name for name in dict.fromkeys(names)
+        )
 
     @property
     def driver(self) -> str | None:
@@ -115,7 +119,14 @@ def vllm(holder: str, chips: Iterable[int], memory_mb: int, pattern: str = "chat
     taken = tuple(chips)
     program = "VLLMEngineCor" if len(taken) == 1 else "VLLMWorker_TP"
     command = f"vllm serve /models/{holder} --tensor-parallel-size {len(taken)}"
-    return {"holder": holder, "program": program, "chips": taken, "memory_mb": memory_mb, "pattern": pattern, "command": command}
+    return {
+        "holder": holder,
+        "program": program,
+        "chips": taken,
+        "memory_mb": memory_mb,
+        "pattern": pattern,
+        "command": command,
+    }
 
 
 def foreign(user: str, command: str, chips: Iterable[int], memory_mb: int, pattern: str) -> dict[str, Any]:
@@ -148,7 +159,9 @@ TRAITS: list[Trait] = [
     Trait(A2, engines=(vllm("qwen3-8b", [0], 55296), vllm("qwen3-8b", [1], 55296)), quirks={"alarm": {5: "80E18402"}}),
     Trait(A1, stack=CENTOS_STACK),
     Trait(A2_WIDE, engines=(vllm("glm-4.5-air-w8a8", range(8), 27648),), stack=PATCHED),
-    Trait(A2_B2, engines=(vllm("qwen3-14b", [0, 1], 56320), foreign("lina", "python eval_mmlu.py", [6], 13162, "batch"))),
+    Trait(
+        A2_B2, engines=(vllm("qwen3-14b", [0, 1], 56320), foreign("lina", "python eval_mmlu.py", [6], 13162, "batch"))
+    ),
     Trait(A2, engines=(vllm("bge-m3", [7], 9216, "quiet"),), quirks={"held": {2: 30720}}),
     Trait(A2, engines=(vllm("qwen3-30b-a3b", range(4), 56320),), quirks={"silent": True}),
     Trait(A3_WIDE, engines=(vllm("kimi-k2-w8a8", range(16), 59392, "busy"),), stack=PATCHED),
@@ -159,14 +172,21 @@ TRAITS: list[Trait] = [
     Trait(A2, engines=(vllm("qwen2.5-72b", range(4), 57344),), quirks={"lost": 6}),
     Trait(A2, stack=Stack(whole=False), quirks={"unreadable": -8005}),
     Trait(A3, stack=PATCHED),
-    Trait(A2_CARD, engines=(vllm("bge-m3", [0], 6144, "quiet"), vllm("bge-reranker", [0], 5120, "quiet"),
-                            vllm("qwen2.5-vl-7b", [1], 57344)), stack=Stack(KYLIN)),  # fmt: skip
+    Trait(
+        A2_CARD,
+        engines=(
+            vllm("bge-m3", [0], 6144, "quiet"),
+            vllm("bge-reranker", [0], 5120, "quiet"),
+            vllm("qwen2.5-vl-7b", [1], 57344),
+        ),
+        stack=Stack(KYLIN),
+    ),
     Trait(A2, engines=(TRAIN,)),
     Trait(A2, quirks={"down": 6}),
 ]
 # From there on mostly healthy ones, in this order again and again.
 COMMON = [0, 13, 16, 3, 0, 9, 6, 13, 1, 18, 0, 5, 17, 13, 11, 0, 10, 7, 13, 2]
-WELL = {3: {"quirks": {}}, 7: {"quirks": {}}}
+SICK_EVERY = 40  # one in so many is not well there
 
 
 @lru_cache(maxsize=8192)
@@ -175,8 +195,8 @@ def server(index: int) -> DemoServer:
     if index < len(TRAITS):
         trait = TRAITS[index]
     else:
-        chosen = COMMON[index % len(COMMON)]
-        trait = replace(TRAITS[chosen], **WELL.get(chosen, {}))
+        trait = TRAITS[COMMON[index % len(COMMON)]]
+        trait = trait if index % SICK_EVERY == 3 else replace(trait, quirks={})
     stack = trait.stack if trait.stack.driver else replace(trait.stack, driver=trait.spec.version)
     chips = _chips(trait.spec, trait.cards)
     engines = tuple(_engine(index, place, made) for place, made in enumerate(trait.engines))
@@ -225,10 +245,8 @@ def _chips(spec: Spec, cards: int) -> tuple[Chip, ...]:
     for card in range(cards):
         for die in range(spec.dies):
             index = len(made)
-            if spec.shared_bus:
-                bus = f"{card + 1:02X}"
-            else:
-                bus = BUSES_A3[index] if spec.dies == 2 else BUSES[index]
+            buses = BUSES_A3 if spec.dies == 2 else BUSES
+            bus = f"{card + 1:02X}" if spec.shared_bus else buses[index]
             phy_id = index if spec.layout in ("a3", "w26a3") else None
             npu = card + 1 if spec.shared_bus else card
             made.append(Chip(index, npu, die, phy_id, f"0000:{bus}:00.0"))

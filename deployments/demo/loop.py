@@ -66,7 +66,9 @@ class Loop:
             member = self.members[place]
             if not member.is_silent(t) and not self.samples.is_waiting(now):
                 for message in member.messages(t):
-                    pipe.xadd(keys.telemetry(member.config.prefix), {"d": message}, maxlen=MAX_SAMPLES, approximate=True)
+                    pipe.xadd(
+                        keys.telemetry(member.config.prefix), {"d": message}, maxlen=MAX_SAMPLES, approximate=True
+                    )
         if len(pipe):
             self._try(self.samples, pipe)
 

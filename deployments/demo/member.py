@@ -1,4 +1,4 @@
-"""One simulated server in the demo's process: its link, its samples, and the worker that is started when it has a job."""
+"""One simulated server in the demo's process: its samples, its link, and a worker whenever it has a job."""
 
 import dataclasses
 import json
@@ -11,16 +11,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-from deployments.agent import ROOT, VERSION, processes, spool
+from deployments.agent import ROOT, devices, processes, spool
 from deployments.agent.adopt import Adopter
 from deployments.agent.config import Config
 from deployments.agent.link import Link
-from deployments.demo import fleet, physics, root, telemetry
+from deployments.demo import fleet, physics, root
 from deployments.demo.state import Engines
+from deployments.demo.telemetry import DemoSampler
 
 log = logging.getLogger("demo")
 
 FACTS_S = 600.0
+FACTS_A_SECOND = 40  # at the start, when those of the whole fleet are due
 LOOK_S = 2.0  # how often attempts are looked after where there are some
 
 
@@ -31,14 +33,17 @@ class Member:
         self.server = fleet.by_name(config.name)
         self.root = config.state_dir / "root"
         env = root.environment(self.server, self.root, tools)
-        self.config = dataclasses.replace(config, env={**config.env, **env}, path=config.state_dir / "config.json", simulated=True)
+        self.config = dataclasses.replace(
+            config, env={**config.env, **env}, path=config.state_dir / "config.json", simulated=True
+        )
         self.link = Link(self.config, connection, worker_alive=lambda: True)
         self.engines = Engines(self.server, config.state_dir / "engines")
         self.adopter = Adopter(self.config)
-        self.seq = int(time.time())  # goes on rising after a restart
-        self.facts_at = 0.0
+        self.sampler = DemoSampler(self.config, self.server, self.engines, lambda: self.jobs)
+        self.facts_at = time.time() + self.server.index / FACTS_A_SECOND
         self.look_at = 0.0
         self.jobs = 0
+        self.last: dict[str, Any] | None = None
         self.worker: subprocess.Popen[bytes] | None = None
 
     def is_silent(self, t: float) -> bool:
@@ -46,11 +51,11 @@ class Member:
 
     def messages(self, t: float) -> list[bytes]:
         """What the sampler has to say at this second: a sample, and the facts when they are due."""
-        self.seq += 1
-        made: list[dict[str, Any]] = [telemetry.sample(self.server, t, self.seq, self.engines.running(), self.jobs)]
+        self.last = self.sampler.sample()
+        made = [self.last]
         if t >= self.facts_at:
             self.facts_at = t + FACTS_S
-            made.append(telemetry.facts(self.server, t, VERSION))
+            made.append(self.sampler.facts())
         return [json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode() for message in made]
 
     @property
@@ -71,12 +76,13 @@ class Member:
     def start_worker(self) -> None:
         """Start a worker that takes what stands in this server's queue and ends."""
         self.prepare()
+        devices.remember(self.config.state_dir, self.last or self.sampler.sample())
         self.worker = subprocess.Popen(
             [sys.executable, "-m", "deployments.agent.worker", "--burst", "--config", str(self.config.path)],
             stdin=subprocess.DEVNULL,
             cwd=self.config.state_dir,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
-            preexec_fn=processes.DieWithParent(signal.SIGTERM),  # noqa: PLW1509 - this process has one thread
+            preexec_fn=processes.DieWithParent(signal.SIGTERM),  # sound, since this process has one thread
         )
 
     def prepare(self) -> None:

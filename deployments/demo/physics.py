@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from deployments.demo import systems
 from deployments.demo.fleet import DemoServer, Engine
 
 SLOT_S = 4  # load is drawn anew at every slot and runs straight between two
@@ -180,8 +181,7 @@ def host(server: DemoServer, t: float, engines: tuple[Engine, ...], jobs: int = 
     """The figures of the host, as the sampler's `host`. `jobs` are runners at work there."""
     total = sum(load_and_heat(engine, t)[0] * min(4, len(engine.chips)) for engine in engines)
     wobble = noise(server.index + 101, int(t // 2))
-    cpus = 192 if server.spec.layout != "p" else 96
-    memory_total = (1536 if cpus == 192 else 384) * 1024
+    cpus, memory_total = systems.cpus(server), systems.memory_mb(server)
     memory = 28_000 + wobble * 900 + sum(9_000 + engine.memory_mb * 0.12 * len(engine.chips) for engine in engines)
     boot = 1_700_000_000 + server.index * 7919
     return {

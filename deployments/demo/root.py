@@ -12,8 +12,12 @@ from deployments.demo.fleet import DemoServer
 
 VERSION = "1"  # of what this module writes; a new one writes every root again
 STAMP = ".demo"
-PROGRAMS = ("npu-smi", "hccn_tool", "uname", "hostname", "getconf", "ldd", "lscpu", "lspci", "df", "chronyc", "timedatectl",
-            "docker", "podman", "nerdctl", "python3", "python3.10", "python3.11", "python3.12")  # fmt: skip
+LINK = "-> "
+# Those that a server does not have are here too, so that a job never finds this machine's.
+PROGRAMS = (
+    *("npu-smi", "hccn_tool", "uname", "hostname", "getconf", "ldd", "lscpu", "lspci", "df", "chronyc", "timedatectl"),
+    *("docker", "podman", "nerdctl", "python3", "python3.10", "python3.11", "python3.12"),
+)
 CODE = Path(__file__).resolve().parent.parent.parent
 ASCEND = "usr/local/Ascend"
 
@@ -46,17 +50,19 @@ def ensure(server: DemoServer, root: Path) -> bool:
     shutil.rmtree(root, ignore_errors=True)
     for name, text in made.items():
         path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         if name.endswith("/"):
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(exist_ok=True)
+        elif text.startswith(LINK):
+            path.symlink_to(text.removeprefix(LINK))
         else:
-            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     stamp.write_text(digest, encoding="utf-8")
     return True
 
 
 def files(server: DemoServer) -> dict[str, str]:
-    """Path below the root -> text; a path that ends in a slash is an empty folder."""
+    """Path below the root -> text; a path that ends in a slash is an empty folder, a text `-> target` a link."""
     return {**_system(server), **_kernel(server), **_devices(server), **_ascend(server)}
 
 
@@ -69,7 +75,9 @@ def _system(server: DemoServer) -> dict[str, str]:
         "etc/hostname": f"{server.name}\n",
         "etc/passwd": f"root:x:0:0:root:/root:/bin/bash\n{user}",
         "etc/group": f"root:x:0:\n{group}",
-        "etc/hccn.conf": "".join(f"address_{chip.index}=198.18.{server.index % 250}.{chip.index + 10}\n" for chip in server.chips),
+        "etc/hccn.conf": "".join(
+            f"address_{chip.index}=198.18.{server.index % 250}.{chip.index + 10}\n" for chip in server.chips
+        ),
         f"lib/modules/{system.kernel}/build/": "",
         "models/": "",
         "dev/shm/": "",
@@ -77,28 +85,50 @@ def _system(server: DemoServer) -> dict[str, str]:
     if system.id == "centos":
         del made[f"lib/modules/{system.kernel}/build/"]
     if system.docker and server.index % 3 == 0:
-        made["etc/docker/daemon.json"] = json.dumps({"runtimes": {"ascend": {"path": "/usr/bin/ascend-docker-runtime"}}})
+        made["etc/docker/daemon.json"] = json.dumps(
+            {"runtimes": {"ascend": {"path": "/usr/bin/ascend-docker-runtime"}}}
+        )
     return made
 
 
+LISTENING = "   {}: 00000000:{:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 {}\n"
+
+
+def _ports(server: DemoServer) -> str:
+    """/proc/net/tcp: sshd, and one engine of ours after the other from 8000 on."""
+    ports = [22, *range(8000, 8000 + sum(1 for engine in server.engines if engine.attempt))]
+    rows = [LISTENING.format(n, port, 20113 + n) for n, port in enumerate(ports)]
+    return (
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+        + "".join(rows)
+    )
+
+
+def _meminfo(server: DemoServer, swap: int) -> str:
+    total = systems.memory_mb(server) * 1024
+    rows = {
+        "MemTotal": total,
+        "MemFree": total // 2,
+        "MemAvailable": total * 3 // 4,
+        "SwapTotal": swap,
+        "SwapFree": swap,
+    }
+    sizes = "".join(f"{name + ':':<16}{value} kB\n" for name, value in rows.items())
+    return sizes + "HugePages_Total:       0\nHugepagesize:       2048 kB\n"
+
+
 def _kernel(server: DemoServer) -> dict[str, str]:
-    total = (384 if server.spec.layout == "p" else 1536) * 1024 * 1024
     swap = 4 * 1024 * 1024 if server.index % 4 == 2 else 0
     tuned = server.stack.cann == "9.1.0"
-    limit = 1024 if server.stack.system == "centos-7" else 1048576
+    files, locked = 1024 if server.stack.system == "centos-7" else 1048576, "unlimited" if tuned else "65536"
     return {
-        "proc/meminfo": f"MemTotal:       {total} kB\nMemFree:        {total // 2} kB\nMemAvailable:   {total * 3 // 4} kB\n"
-        f"SwapTotal:      {swap} kB\nSwapFree:       {swap} kB\nHugePages_Total:       0\nHugepagesize:       2048 kB\n",
+        "proc/sys/kernel/osrelease": f"{systems.of(server).kernel}\n",
+        "proc/meminfo": _meminfo(server, swap),
         "proc/swaps": "Filename\tType\tSize\tUsed\tPriority\n" + ("/dev/dm-1 partition 4194304 0 -2\n" if swap else ""),
         "proc/self/limits": "Limit                     Soft Limit           Hard Limit           Units     \n"
-        f"Max open files            {limit:<21}{limit:<21}files     \n"
-        f"Max locked memory         {'unlimited' if tuned else 65536:<21}{'unlimited' if tuned else 65536:<21}bytes     \n",
-        "proc/net/tcp": "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
-        "   0: 00000000:0016 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 20113\n"
-        + "".join(
-            f"   {n}: 00000000:{8000 + n - 1:04X} 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 {20113 + n}\n"
-            for n, _ in enumerate((engine for engine in server.engines if engine.attempt), 1)
-        ),
+        f"Max open files            {files:<21}{files:<21}files     \n"
+        f"Max locked memory         {locked:<21}{locked:<21}bytes     \n",
+        "proc/net/tcp": _ports(server),
         "proc/sys/vm/swappiness": "0\n" if tuned else "30\n",
         "proc/sys/kernel/numa_balancing": "0\n" if tuned else "1\n",
         "proc/sys/kernel/random/boot_id": f"{hashlib.sha256(server.name.encode()).hexdigest()[:32]}\n",
@@ -110,7 +140,8 @@ def _devices(server: DemoServer) -> dict[str, str]:
     made = {}
     for bus_id in dict.fromkeys(chip.bus_id for chip in server.chips):
         made[f"sys/bus/pci/devices/{bus_id.lower()}/uevent"] = (
-            f"PCI_CLASS=120000\nPCI_ID=19E5:{server.spec.pci}\nPCI_SUBSYS_ID={server.spec.subsystem}\nPCI_SLOT_NAME={bus_id.lower()}\n"
+            f"PCI_CLASS=120000\nPCI_ID=19E5:{server.spec.pci}\nPCI_SUBSYS_ID={server.spec.subsystem}\n"
+            f"PCI_SLOT_NAME={bus_id.lower()}\n"
         )
     if "unreadable" in server.quirks:
         return made
@@ -122,18 +153,22 @@ def _devices(server: DemoServer) -> dict[str, str]:
 def _ascend(server: DemoServer) -> dict[str, str]:
     stack = server.stack
     made = {
-        f"{ASCEND}/driver/version.info": f"Version={stack.driver}\nascendhal_version=7.35.23\naicpu_version=1.0\ntdt_version=1.0\n"
-        f"log_version=1.0\nprof_version=2.0\ndvppkernels_version=1.1\ntsfw_version=1.0\ncompatible_version_fw={stack.accepts}\n"
-        f"package_version={stack.driver}\n",
+        f"{ASCEND}/driver/version.info": f"Version={stack.driver}\nascendhal_version=7.35.23\naicpu_version=1.0\n"
+        f"tdt_version=1.0\nlog_version=1.0\nprof_version=2.0\ndvppkernels_version=1.1\ntsfw_version=1.0\n"
+        f"compatible_version_fw={stack.accepts}\npackage_version={stack.driver}\n",
         f"{ASCEND}/driver/tools/hccn_tool": "",
         "etc/ascend_install.info": "UserName=HwHiAiUser\nUserGroup=HwHiAiUser\nDriver_Install_Type=full\n"
-        "Driver_Install_Path_Param=/usr/local/Ascend\nFirmware_Install_Type=full\nFirmware_Install_Path_Param=/usr/local/Ascend\n",
+        "Driver_Install_Path_Param=/usr/local/Ascend\nFirmware_Install_Type=full\n"
+        "Firmware_Install_Path_Param=/usr/local/Ascend\n",
     }
     if stack.whole:
         made[f"{ASCEND}/driver/tools/upgrade-tool"] = ""
     if stack.firmware:
-        made[f"{ASCEND}/firmware/version.info"] = f"Version={stack.firmware}\nfirmware_version=1.0\npackage_version={stack.driver}\n"
+        made[f"{ASCEND}/firmware/version.info"] = (
+            f"Version={stack.firmware}\nfirmware_version=1.0\npackage_version={stack.driver}\n"
+        )
     if stack.cann:
+        made[f"{ASCEND}/cann"] = f"{LINK}cann-{stack.cann}"
         made[f"{ASCEND}/cann-{stack.cann}/aarch64-linux/ascend_toolkit_install.info"] = (
             f"package_name=Ascend-cann-toolkit\nversion={stack.cann}\ninnerversion=V100R001C25SPC001B231\narch=aarch64\nos=linux\n"
             f"path=/usr/local/Ascend/cann-{stack.cann}/aarch64-linux\n"

@@ -25,13 +25,34 @@ class System(NamedTuple):
 
 SYSTEMS = {
     "openeuler-22.03": System(
-        "openEuler", "openEuler", "22.03 (LTS-SP4)", "22.03", "5.10.0-216.0.0.115.oe2203sp4.aarch64", "2.34", "3.9.9", "26.1.4"
+        "openEuler",
+        "openEuler",
+        "22.03 (LTS-SP4)",
+        "22.03",
+        "5.10.0-216.0.0.115.oe2203sp4.aarch64",
+        "2.34",
+        "3.9.9",
+        "26.1.4",
     ),
     "openeuler-24.03": System(
-        "openEuler", "openEuler", "24.03 (LTS-SP1)", "24.03", "6.6.0-72.0.0.76.oe2403sp1.aarch64", "2.38", "3.11.6", "27.3.1"
+        "openEuler",
+        "openEuler",
+        "24.03 (LTS-SP1)",
+        "24.03",
+        "6.6.0-72.0.0.76.oe2403sp1.aarch64",
+        "2.38",
+        "3.11.6",
+        "27.3.1",
     ),
     "kylin-v10": System(
-        "Kylin Linux Advanced Server", "kylin", "V10 (Halberd)", "V10", "4.19.90-89.11.v2401.ky10.aarch64", "2.28", "3.7.9", None
+        "Kylin Linux Advanced Server",
+        "kylin",
+        "V10 (Halberd)",
+        "V10",
+        "4.19.90-89.11.v2401.ky10.aarch64",
+        "2.28",
+        "3.7.9",
+        None,
     ),
     "centos-7": System(
         "CentOS Linux", "centos", "7 (AltArch)", "7", "4.14.0-115.el7a.0.1.aarch64", "2.17", "3.6.8", None
@@ -43,13 +64,25 @@ def of(server: DemoServer) -> System:
     return SYSTEMS[server.stack.system]
 
 
+CPU_MODEL = "Kunpeng-920"
+
+
+def cpus(server: DemoServer) -> int:
+    """Cores of the host: two sockets of 48 beside inference cards, four elsewhere."""
+    return 96 if server.spec.layout == "p" else 192
+
+
+def memory_mb(server: DemoServer) -> int:
+    return (384 if server.spec.layout == "p" else 1536) * 1024
+
+
 def lscpu(server: DemoServer) -> str:
-    cpus, sockets = (96, 2) if server.spec.layout == "p" else (192, 4)
+    count = cpus(server)
     rows = [
-        ("Architecture", "aarch64"), ("CPU op-mode(s)", "64-bit"), ("Byte Order", "Little Endian"), ("CPU(s)", cpus),
-        ("On-line CPU(s) list", f"0-{cpus - 1}"), ("Thread(s) per core", 1), ("Core(s) per socket", 48),
-        ("Socket(s)", sockets), ("NUMA node(s)", cpus // 24), ("Vendor ID", "HiSilicon"), ("Model", 0),
-        ("Model name", "Kunpeng-920"), ("BIOS Model name", "HUAWEI Kunpeng 920 5250"), ("CPU max MHz", "2600.0000"),
+        ("Architecture", "aarch64"), ("CPU op-mode(s)", "64-bit"), ("Byte Order", "Little Endian"), ("CPU(s)", count),
+        ("On-line CPU(s) list", f"0-{count - 1}"), ("Thread(s) per core", 1), ("Core(s) per socket", 48),
+        ("Socket(s)", count // 48), ("NUMA node(s)", count // 24), ("Vendor ID", "HiSilicon"), ("Model", 0),
+        ("Model name", CPU_MODEL), ("BIOS Model name", "HUAWEI Kunpeng 920 5250"), ("CPU max MHz", "2600.0000"),
     ]  # fmt: skip
-    rows += [(f"NUMA node{node} CPU(s)", f"{node * 24}-{node * 24 + 23}") for node in range(cpus // 24)]
+    rows += [(f"NUMA node{node} CPU(s)", f"{node * 24}-{node * 24 + 23}") for node in range(count // 24)]
     return "".join(f"{name + ':':<33}{value}\n" for name, value in rows)

@@ -22,7 +22,7 @@ class Layout(NamedTuple):
     process_cells: tuple[int, ...]
     process_head: str
     process_row: str  # npu, chip, pid, name, memory
-    title_width: int = 25  # of `npu-smi <version>` with the blanks behind it
+    version_at: int = 35  # where `Version:` stands in the title
 
 
 CARD = "NPU   Name                | Health        | "
@@ -34,25 +34,26 @@ TOP_WIDE = "Power(W)             Temp(C)                 Hugepages-Usage(page)  
 LOW_WIDE = "AICore(%)            Memory-Usage(MB)        HBM-Usage(MB)           |"
 PROCESS = "| NPU     Chip              | Process id    | Process name             | Process memory(MB)      |"
 PROCESS_ROW = "| {:<8}{:<18}| {:<14}| {:<25}| {:<24}|"
-PROCESS_WIDE = (
-    "| NPU     Chip              | Process id    | Process name       | Process memory(MB)    | Process id in container |"
-)
+NAMES_WIDE = "Process name       | Process memory(MB)    | Process id in container |"
+PROCESS_WIDE = f"| NPU     Chip              | Process id    | {NAMES_WIDE}"
 PROCESS_ROW_WIDE = "| {:<8}{:<18}| {:<14}| {:<19}| {:<22}| NA                      |"
+TOP_DUO = "Power(W)     Temp(C)           Hugepages-Usage(page) |"
+LOW_DUO = "AICore(%)    Memory-Usage(MB)                        |"
 LAYOUTS = {
     "a2": Layout(NARROW, (f"| {CARD}{TOP_NARROW}", f"| {CHIP}{LOW_NARROW}"), NARROW, PROCESS, PROCESS_ROW),
     "a3": Layout(NARROW, (f"| {CARD}{TOP_NARROW}", f"| {DIE}{LOW_NARROW}"), NARROW, PROCESS, PROCESS_ROW),
-    "w26": Layout(WIDE, (f"| {CARD}{TOP_WIDE}", f"| {CHIP}{LOW_WIDE}"), WIDE, PROCESS_WIDE, PROCESS_ROW_WIDE, 36),
-    "w26a3": Layout(WIDE, (f"| {CARD}{TOP_WIDE}", f"| {DIE}{LOW_WIDE}"), WIDE, PROCESS_WIDE, PROCESS_ROW_WIDE, 36),
+    "w26": Layout(WIDE, (f"| {CARD}{TOP_WIDE}", f"| {CHIP}{LOW_WIDE}"), WIDE, PROCESS_WIDE, PROCESS_ROW_WIDE, 46),
+    "w26a3": Layout(WIDE, (f"| {CARD}{TOP_WIDE}", f"| {DIE}{LOW_WIDE}"), WIDE, PROCESS_WIDE, PROCESS_ROW_WIDE, 46),
     "p": Layout(
         DUO,
         (
-            "| NPU     Name                  | Health          | Power(W)     Temp(C)           Hugepages-Usage(page) |",
-            "| Chip    Device                | Bus-Id          | AICore(%)    Memory-Usage(MB)                        |",
+            f"| NPU     Name                  | Health          | {TOP_DUO}",
+            f"| Chip    Device                | Bus-Id          | {LOW_DUO}",
         ),
         DUO,
         "| NPU     Chip                  | Process id      | Process name             | Process memory(MB)        |",
         "| {:<8}{:<22}| {:<16}| {:<25}| {:<26}|",
-        41,
+        51,
     ),
     "950": Layout(
         A5,
@@ -63,7 +64,7 @@ LAYOUTS = {
         (27, 15, 53),
         "| NPU ID                    | Process id    | Process name             | Process memory(MB)       |",
         "| {0:<26}| {2:<14}| {3:<25}| {4:<25}|",
-        41,
+        51,
     ),
 }
 
@@ -107,7 +108,7 @@ def _frame(index: int) -> str:
     server = fleet.server(index)
     layout, version = LAYOUTS[server.spec.layout], server.spec.version
     whole = "+" + "-" * (sum(layout.cells) + len(layout.cells) - 1) + "+"
-    title = f"| npu-smi {version}".ljust(layout.title_width + 10 if layout.title_width > 25 else 35) + f"Version: {version}"
+    title = f"| npu-smi {version}".ljust(layout.version_at) + f"Version: {version}"
     head = [row.replace("%", "%%") for row in layout.head]
     lines = [whole, f"{title:<{len(whole) - 1}}|", rule(layout.cells), *head, rule(layout.cells, "=")]
     chips = shown(server)
@@ -149,7 +150,9 @@ def _process_table(server: DemoServer, held: list[Held]) -> str:
         while at < len(held) and chips[held[at].chip].npu <= npu:
             if chips[held[at].chip].npu == npu:
                 chip = chips[held[at].chip]
-                rows.append(layout.process_row.format(npu, chip.chip, held[at].pid, held[at].name[:15], held[at].memory_mb))
+                rows.append(
+                    layout.process_row.format(npu, chip.chip, held[at].pid, held[at].name[:15], held[at].memory_mb)
+                )
             at += 1
         lines += rows or [f"| No running processes found in NPU {npu:<{width - 35}}|"]
         lines.append(double)

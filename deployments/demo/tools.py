@@ -70,7 +70,12 @@ def _typed(ask: Ask, kind: str | None, chip: Chip) -> Said:
         return 0, answers.health(server, chip)
     if kind == "ecc":
         return 0, answers.ecc(server, chip)
-    makers = {"common": answers.common, "usages": answers.usages, "temp": answers.temperature, "proc-mem": answers.process_memory}
+    makers = {
+        "common": answers.common,
+        "usages": answers.usages,
+        "temp": answers.temperature,
+        "proc-mem": answers.process_memory,
+    }
     if kind not in makers:
         return 1, f"Error parameter of -t: {kind}\n"
     return 0, makers[kind](server, chip, t, engines)

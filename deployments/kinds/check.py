@@ -44,7 +44,12 @@ def locks(p: Params) -> list[str]:
 def steps(p: Params) -> list[Step]:
     deep = ["--deep"] if p.deep else []
     return [
-        Step(title, python_module("deployments.kinds.check_probes", group, *deep), timeout_s=STEP_TIMEOUT_S, may_fail=True)
+        Step(
+            title,
+            python_module("deployments.kinds.check_probes", group, *deep),
+            timeout_s=STEP_TIMEOUT_S,
+            may_fail=True,
+        )
         for group, title in GROUPS
     ]
 

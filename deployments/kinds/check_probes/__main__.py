@@ -30,7 +30,7 @@ def ask(probe: Probe, host: Host) -> tuple[list[Finding], bool]:
         return ([found] if isinstance(found, Finding) else list(found)), False
     except Trouble as trouble:
         zh, en = trouble.reason
-        return [unknown(Text(f"{zh}。", f"{en[:1].upper()}{en[1:]}."))], False
+        return [unknown(Text(f"{zh.rstrip('。')}。", f"{en.rstrip('.')}."))], False
     except Exception as error:
         said = f"{type(error).__name__}: {error}"
         remedy = Text(
@@ -56,6 +56,7 @@ def tell(made: dict[str, Any]) -> None:
     if path:
         with open(path, "a", encoding="utf-8") as items:  # noqa: PTH123
             items.write(json.dumps(made, ensure_ascii=False) + "\n")
+        made = {**made, "remedy": None}  # the console shows the item itself beside this line
     print(line(made), flush=True)
 
 

@@ -71,11 +71,11 @@ def job(kind: str, **params: Any) -> dict[str, Any] | None:
 
 def item(probe: Probe, finding: Finding) -> dict[str, Any]:
     """The JSON of one item, as the runner passes it on (`"e": "item"`)."""
-    title = Text(f"{probe.title.zh} {finding.about}", f"{probe.title.en} {finding.about}") if finding.about else probe.title
+    title = [f"{words} · {finding.about}" if finding.about else words for words in probe.title]
     return {
         "e": "item",
         "key": f"{probe.key}.{finding.about}" if finding.about else probe.key,
-        "title": list(title),
+        "title": title,
         "verdict": finding.verdict,
         "found": clean(finding.found),
         "wanted": clean(finding.wanted),

@@ -138,7 +138,7 @@ def _read_all(handle: int) -> bytes:
 
 
 def _collect(process: "subprocess.Popen[bytes]", argv: tuple[str, ...], deadline: float) -> Answer:
-    """The output up to MOST_OUTPUT. What a tool leaves running is ended with it, also when it is too slow or too loud."""
+    """The output up to MOST_OUTPUT. The tool's whole group is ended with it, however it goes."""
     assert process.stdout is not None
     output, handle = bytearray(), process.stdout.fileno()
     try:

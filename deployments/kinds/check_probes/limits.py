@@ -48,7 +48,8 @@ def open_files(host: Host) -> Finding:
     if soft == "unlimited" or (soft.isdecimal() and int(soft) >= LEAST_FILES):
         return ok(found, wanted)
     remedy = Text(
-        f"打开文件数上限太低，多卡服务会报 too many open files：在 /etc/security/limits.conf 里设 nofile {LEAST_FILES}，重新登录。",
+        "打开文件数上限太低，多卡服务会报 too many open files："
+        f"在 /etc/security/limits.conf 里设 nofile {LEAST_FILES}，重新登录。",
         "Too few open files are allowed; serving on many NPUs ends in “too many open files”: "
         f"set nofile {LEAST_FILES} in /etc/security/limits.conf and sign in again.",
     )
@@ -90,7 +91,8 @@ def shared_memory(host: Host) -> Finding:
         return ok(f"{free:.0f} GiB", "≥ 1 GiB")
     remedy = Text(
         "共享内存太小，多卡进程之间无法通信：mount -o remount,size=16G /dev/shm（容器用 --shm-size=16g）。",
-        "Too little shared memory for workers to talk: mount -o remount,size=16G /dev/shm (a container: --shm-size=16g).",
+        "Too little shared memory for workers to talk: mount -o remount,size=16G /dev/shm "
+        "(a container: --shm-size=16g).",
     )
     return failed(f"{free:.2f} GiB", "≥ 1 GiB", remedy)
 
@@ -111,7 +113,10 @@ def clock(host: Host) -> Finding:
         )
         return warning("—", "≤ 0.5 s", remedy)
     return unknown(
-        Text("没有 chronyc 或 timedatectl 可以询问：安装 chrony。", "There is no chronyc or timedatectl to ask: install chrony."),
+        Text(
+            "没有 chronyc 或 timedatectl 可以询问：安装 chrony。",
+            "There is no chronyc or timedatectl to ask: install chrony.",
+        ),
         wanted="≤ 0.5 s",
     )
 
@@ -153,7 +158,11 @@ def ports(host: Host) -> Finding:
         )
         return warning(found, wanted, remedy)
     if len(engine) == len(ENGINE_PORTS):
-        return warning(found, wanted, Text("常用的服务端口全被占：部署时另选端口。", "All the usual ports are taken: choose another one."))
+        return warning(
+            found,
+            wanted,
+            Text("常用的服务端口全被占：部署时另选端口。", "All the usual ports are taken: choose another one."),
+        )
     return ok(found, wanted)
 
 

@@ -5,8 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from deployments.kinds.check_probes.finding import Finding, Probe, Trouble, failed, ok, unknown, warning
 from deployments.kinds.check_probes.host import Host
-from deployments.kinds.check_probes.npus import NO_NPU, NOT_SEEN
-from deployments.kinds.check_probes.pci import npu_devices
+from deployments.kinds.check_probes.npus import chip_name, why_none
 from deployments.kinds.check_probes.textfiles import pairs
 from deployments.steps import Text
 
@@ -19,7 +18,7 @@ Reading = dict[str, str] | str  # values, or why there are none
 
 def devices(host: Host) -> list[int]:
     """Device numbers that have a port; hccn_tool counts as ASCEND_RT_VISIBLE_DEVICES does."""
-    return [i for i, npu in enumerate(host.npus) if not npu.name.upper().removeprefix("ASCEND").strip().startswith(NO_PORTS)]
+    return [index for index, npu in enumerate(host.npus) if not chip_name(npu.name).startswith(NO_PORTS)]
 
 
 def tool(host: Host) -> str | None:
@@ -33,7 +32,7 @@ def ask_all(host: Host, *question: str) -> dict[int, Reading]:
     """The answers of all ports. Raises Trouble when there is nobody to ask."""
     ports = devices(host)
     if not host.npus:
-        raise Trouble(NOT_SEEN if npu_devices(host) else NO_NPU)
+        raise Trouble(why_none(host))
     name = tool(host)
     if name is None:
         raise Trouble(Text("没有 hccn_tool：驱动没有装全", "There is no hccn_tool: the driver is not whole"))
@@ -59,7 +58,11 @@ def judge(
     well, rest = 0, []
     for device, reading in answers.items():
         if isinstance(reading, str):
-            rest.append(unknown(Text(f"hccn_tool 没有回答：{reading}", f"hccn_tool did not answer: {reading}"), about=str(device)))
+            rest.append(
+                unknown(
+                    Text(f"hccn_tool 没有回答：{reading}", f"hccn_tool did not answer: {reading}"), about=str(device)
+                )
+            )
             continue
         finding = verdict(device, reading)
         well += finding is None
@@ -102,7 +105,15 @@ def addresses(host: Host) -> Iterable[Finding]:
     def verdict(device: int, values: dict[str, str]) -> Finding | None:
         if values.get("ipaddr"):
             return None
-        return warning("—", "IP", Text("网口没有 IP：多机部署前用 hccn_tool -i N -ip -s 配置。", "The port has no address: set one with hccn_tool -i N -ip -s before serving over several servers."), about=str(device))
+        return warning(
+            "—",
+            "IP",
+            Text(
+                "网口没有 IP：多机部署前用 hccn_tool -i N -ip -s 配置。",
+                "The port has no address: set one with hccn_tool -i N -ip -s before serving over several servers.",
+            ),
+            about=str(device),
+        )
 
     return judge(host, ("-ip", "-g"), "IP", verdict)
 
@@ -112,7 +123,12 @@ def counters(host: Host) -> Iterable[Finding]:
         bad = [f"{name} {values[name]}" for name in ERRORS if values.get(name, "0") not in ("0", "")]
         if not bad:
             return None
-        return warning(", ".join(bad), "0", Text("有错包：清洁或更换光模块与光纤。", "Packets were damaged: clean or replace optics and fibre."), about=str(device))
+        return warning(
+            ", ".join(bad),
+            "0",
+            Text("有错包：清洁或更换光模块与光纤。", "Packets were damaged: clean or replace optics and fibre."),
+            about=str(device),
+        )
 
     return judge(host, ("-stat", "-g"), "0", verdict) if host.deep else [NOT_ASKED]
 
@@ -122,12 +138,19 @@ def optics(host: Host) -> Iterable[Finding]:
         state = values.get("present", "?")
         if state == "present":
             return None
-        return warning(state, "present", Text("没有光模块：插入光模块。", "There is no optical module: fit one."), about=str(device))
+        return warning(
+            state,
+            "present",
+            Text("没有光模块：插入光模块。", "There is no optical module: fit one."),
+            about=str(device),
+        )
 
     return judge(host, ("-optical", "-g"), "present", verdict) if host.deep else [NOT_ASKED]
 
 
-NOT_ASKED = unknown(Text("没有检查：勾选“深入检查链路”后重新运行。", "Not asked: run the check again with “Look deeper at the links”."))
+NOT_ASKED = unknown(
+    Text("没有检查：勾选“深入检查链路”后重新运行。", "Not asked: run the check again with “Look deeper at the links”.")
+)
 
 PROBES = [
     Probe("link", Text("HCCN 链路", "HCCN links"), link),

@@ -17,8 +17,19 @@ NO_NPU = Text(
     "There is no Ascend NPU on the PCI bus. If a card is fitted, check slot, power and the BMC's log; "
     "if not, this server can only prepare work.",
 )
+NONE_HERE = Text("没有昇腾 NPU，无从检查。", "There is no Ascend NPU to ask about.")
 NOT_SEEN = Text("npu-smi 没有给出任何 NPU，见上面各项。", "npu-smi shows no NPU; see the items above.")
 UNSUPPORTED = ("910A", "910PRO", "910PREMIUM", "310B")
+
+
+def why_none(host: Host) -> Text:
+    """Why there is no NPU to look at."""
+    return NOT_SEEN if npu_devices(host) else NONE_HERE
+
+
+def chip_name(name: str | None) -> str:
+    """`Ascend910` and `910B3` as `910` and `910B3`, in capitals."""
+    return (name or "").upper().removeprefix("ASCEND").strip()
 
 
 def name_of(npu: Npu) -> str:
@@ -38,22 +49,31 @@ def readable(host: Host) -> Finding:
     answer = host.npu_smi
     if answer is None:
         if npu_devices(host):
-            return failed("—", "npu-smi info", Text("没有 npu-smi 命令：驱动没有安装，或不在 PATH 里。", "There is no npu-smi: the driver is not installed, or not on the PATH."))
-        return unknown(NO_NPU, wanted="npu-smi info")
+            return failed(
+                "—",
+                "npu-smi info",
+                Text(
+                    "没有 npu-smi 命令：驱动没有安装，或不在 PATH 里。",
+                    "There is no npu-smi: the driver is not installed, or not on the PATH.",
+                ),
+            )
+        return unknown(NONE_HERE, wanted="npu-smi info")
     if isinstance(answer, Unreadable):
         remedy = Text(failures.sentences(answer.meaning, chinese=True), failures.sentences(answer.meaning))
         return failed("—" if answer.code is None else str(answer.code), "npu-smi info", remedy)
-    return ok(f"{len(answer.npus)} × {', '.join(sorted({npu.name for npu in answer.npus}))}", "npu-smi info")
+    return ok(f"{len(answer.npus)} × {', '.join(sorted({npu.name or '?' for npu in answer.npus}))}", "npu-smi info")
 
 
 def seen_and_fitted(host: Host) -> Finding:
     """NPUs on the bus against NPUs that npu-smi shows. Both chips of a 300I Duo print one bus id."""
     fitted = {device.bus_id for device in npu_devices(host)}
     if not fitted or not host.npus:
-        return unknown(NOT_SEEN if fitted else NO_NPU, f"PCI {len(fitted)}, npu-smi {len(host.npus)}")
+        return unknown(why_none(host), f"PCI {len(fitted)}, npu-smi {len(host.npus)}")
     printed = {npu.bus_id.upper() for npu in host.npus if npu.bus_id}
     if not printed:
-        return unknown(Text("npu-smi 没有打印 bus id，无法逐张核对。", "npu-smi prints no bus ids, so cards cannot be matched."))
+        return unknown(
+            Text("npu-smi 没有打印 bus id，无法逐张核对。", "npu-smi prints no bus ids, so cards cannot be matched.")
+        )
     found = f"PCI {len(fitted)}, npu-smi {len(printed)}"
     lost = sorted(fitted - printed)
     if not lost:
@@ -68,18 +88,19 @@ def seen_and_fitted(host: Host) -> Finding:
 
 def family(host: Host) -> Finding:
     """Does vLLM-Ascend run on these chips?"""
-    names = sorted({npu.name for npu in host.npus})
+    names = sorted({npu.name or "?" for npu in host.npus})
     if not names:
         names = sorted({device.family for device in npu_devices(host)})
     wanted = "910B, A3, 310P, 950"
     if not names:
-        return unknown(NO_NPU, wanted=wanted)
+        return unknown(NONE_HERE, wanted=wanted)
     found = ", ".join(names)
-    words = [name.upper().removeprefix("ASCEND").strip() for name in names]
+    words = [chip_name(name) for name in names]
     old = {device.family for device in npu_devices(host)} & {"910", "310", "310B"}
     if old or any(word.startswith(UNSUPPORTED) or word == "310" for word in words):
         remedy = Text(
-            "vLLM-Ascend 不支持这种芯片，也没有支持计划：大模型服务请用 910B、A3 或 950 的服务器；这里可用 MindIR、OM 推理。",
+            "vLLM-Ascend 不支持这种芯片，也没有支持计划：大模型服务请用 910B、A3 或 950 的服务器；"
+            "这里可用 MindIR、OM 推理。",
             "vLLM-Ascend does not support this chip and plans none: serve language models on 910B, A3 or 950; "
             "MindIR and OM models still run here.",
         )
@@ -87,7 +108,8 @@ def family(host: Host) -> Finding:
     if any(word.startswith("310P") for word in words):
         remedy = Text(
             "310P 的支持是试验性的：用 -310p 镜像、--dtype float16，写明 --max-model-len，不装 triton。",
-            "Support for 310P is experimental: use a -310p image, --dtype float16, an explicit --max-model-len, no triton.",
+            "Support for 310P is experimental: use a -310p image, --dtype float16, "
+            "an explicit --max-model-len, and no triton.",
         )
         return warning(found, wanted, remedy)
     return ok(found, wanted)
@@ -96,7 +118,7 @@ def family(host: Host) -> Finding:
 def health(host: Host) -> list[Finding]:
     """One finding for all that are well, one for each that is not, with its error."""
     if not host.npus:
-        return [unknown(NOT_SEEN if npu_devices(host) else NO_NPU, wanted="OK")]
+        return [unknown(why_none(host), wanted="OK")]
     sick = [npu for npu in host.npus if npu.health != "OK"]
     found = [] if len(sick) == len(host.npus) else [ok(f"{len(host.npus) - len(sick)} × OK", "OK")]
     return found + [_sick(host, npu) for npu in sick]
@@ -109,7 +131,8 @@ def _sick(host: Host, npu: Npu) -> Finding:
     told = "" if code == "NA" else f" {code}" + ("" if words == "NA" else f" ({words})")
     remedy = Text(
         "先停掉这张卡上的任务。告警可复位则 npu-smi set -t reset；仍在则收集日志、报修换卡。",
-        "Stop the work on this card. Try npu-smi set -t reset; if the alarm stays, collect the logs and have it replaced.",
+        "Stop the work on this card. Try npu-smi set -t reset; if the alarm stays, "
+        "collect the logs and have the card replaced.",
     )
     verdict = warning if npu.health == "Warning" else failed
     return verdict(f"{npu.health}{told}", "OK", remedy, about=name_of(npu))
@@ -119,18 +142,20 @@ def temperature(host: Host) -> Finding:
     known = [(npu.temp_c, npu) for npu in host.npus if npu.temp_c is not None]
     wanted = f"≤ {HOT_C} °C"
     if not known:
-        return unknown(NOT_SEEN if npu_devices(host) else NO_NPU, wanted=wanted)
+        return unknown(why_none(host), wanted=wanted)
     hottest, npu = max(known, key=lambda pair: pair[0])
     found = f"{hottest:g} °C (NPU {name_of(npu)})"
     if hottest <= HOT_C:
         return ok(found, wanted)
-    return warning(found, wanted, Text("温度偏高：检查风扇、风道与机房温度。", "It runs hot: check fans, air flow and the room."))
+    return warning(
+        found, wanted, Text("温度偏高：检查风扇、风道与机房温度。", "It runs hot: check fans, air flow and the room.")
+    )
 
 
 def processes(host: Host) -> Finding:
     answer = host.npu_smi
     if not isinstance(answer, npu_smi_info.Info):
-        return unknown(NOT_SEEN if npu_devices(host) else NO_NPU, wanted="0")
+        return unknown(why_none(host), wanted="0")
     if not answer.processes:
         return ok("0", "0")
     found = ", ".join(f"NPU {p.npu}.{p.chip}: {p.pid} {p.name or '?'} {p.memory_mb} MB" for p in answer.processes)
@@ -153,7 +178,7 @@ def used_mb(npu: Npu) -> tuple[int, int] | None:
 def memory_without_process(host: Host) -> list[Finding]:
     answer, wanted = host.npu_smi, f"≤ {LEAST_IDLE_MB} MB"
     if not isinstance(answer, npu_smi_info.Info) or not answer.npus:
-        return [unknown(NOT_SEEN if npu_devices(host) else NO_NPU, wanted=wanted)]
+        return [unknown(why_none(host), wanted=wanted)]
     busy = {(process.npu, process.chip) for process in answer.processes}
     found = []
     for npu in answer.npus:

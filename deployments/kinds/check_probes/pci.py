@@ -35,5 +35,7 @@ def npu_devices(host: Host) -> list[PciNpu]:
         values = pairs(host.read(f"{DEVICES}/{name}/uevent") or "", "=")
         vendor, _, device = values.get("PCI_ID", "").upper().partition(":")
         if vendor == VENDOR and device in FAMILIES:
-            found.append(PciNpu(name.upper(), device.lower(), values.get("PCI_SUBSYS_ID", "").lower(), FAMILIES[device]))
+            found.append(
+                PciNpu(name.upper(), device.lower(), values.get("PCI_SUBSYS_ID", "").lower(), FAMILIES[device])
+            )
     return found

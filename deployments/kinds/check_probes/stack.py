@@ -40,7 +40,13 @@ def absent(host: Host, wanted: str, remedy: Text) -> Finding:
 def driver(host: Host) -> Finding:
     version, wanted = version_of(host, "driver").get("Version"), f"≥ {DEFAULT_DRIVER}"
     if version is None:
-        return absent(host, wanted, Text("没有安装 NPU 驱动：先装驱动，再装固件。", "No NPU driver is installed: install it, then the firmware."))
+        return absent(
+            host,
+            wanted,
+            Text(
+                "没有安装 NPU 驱动：先装驱动，再装固件。", "No NPU driver is installed: install it, then the firmware."
+            ),
+        )
     if at_least(version, DEFAULT_DRIVER):
         return ok(version, wanted)
     remedy = Text(
@@ -57,14 +63,21 @@ def driver_whole(host: Host) -> Finding:
         return absent(host, tool, Text("没有安装 NPU 驱动。", "No NPU driver is installed."))
     if host.exists(tool):
         return ok(tool, tool)
-    remedy = Text("驱动只装了一半（缺 upgrade-tool）：重新安装驱动。", "The driver is half installed (no upgrade-tool): install it again.")
+    remedy = Text(
+        "驱动只装了一半（缺 upgrade-tool）：重新安装驱动。",
+        "The driver is half installed (no upgrade-tool): install it again.",
+    )
     return failed("—", tool, remedy, job=job("install"))
 
 
 def firmware(host: Host) -> Finding:
     version = version_of(host, "firmware").get("Version")
     if version is None:
-        return absent(host, "version.info", Text("没有固件的版本文件：安装固件，然后重启。", "No firmware is recorded: install it, then restart."))
+        return absent(
+            host,
+            "version.info",
+            Text("没有固件的版本文件：安装固件，然后重启。", "No firmware is recorded: install it, then restart."),
+        )
     return ok(version)
 
 
@@ -72,11 +85,24 @@ def pairing(host: Host) -> Finding:
     """Driver and firmware: the driver's version.info names the firmware it accepts."""
     found_driver, found_firmware = version_of(host, "driver"), version_of(host, "firmware").get("Version")
     if "Version" not in found_driver or found_firmware is None:
-        return absent(host, "—", Text("驱动与固件没有装齐，无法核对配套。", "Driver and firmware are not both installed, so nothing can be paired."))
+        return absent(
+            host,
+            "—",
+            Text(
+                "驱动与固件没有装齐，无法核对配套。",
+                "Driver and firmware are not both installed, so nothing can be paired.",
+            ),
+        )
     accepted = RANGE.findall(found_driver.get("compatible_version_fw", ""))
     found = f"{found_driver['Version']} + {found_firmware}"
     if not accepted:
-        return unknown(Text("驱动没有写明它接受的固件版本：查厂商配套表。", "The driver does not say which firmware it accepts: see the vendor's table."), found)
+        return unknown(
+            Text(
+                "驱动没有写明它接受的固件版本：查厂商配套表。",
+                "The driver does not say which firmware it accepts: see the vendor's table.",
+            ),
+            found,
+        )
     wanted = ", ".join(f"{low}–{high}" for low, high in accepted)
     if any(in_range(found_firmware, low, high) for low, high in accepted):
         return ok(found, wanted)
@@ -113,7 +139,14 @@ def cann_versions(host: Host) -> dict[str, str]:
 def cann(host: Host) -> Finding:
     versions = sorted(cann_versions(host), key=key, reverse=True)
     if not versions:
-        return absent(host, DEFAULT_CANN, Text("没有安装 CANN toolkit：依次装 toolkit、ops、NNAL。", "No CANN toolkit is installed: install toolkit, then ops, then NNAL."))
+        return absent(
+            host,
+            DEFAULT_CANN,
+            Text(
+                "没有安装 CANN toolkit：依次装 toolkit、ops、NNAL。",
+                "No CANN toolkit is installed: install toolkit, then ops, then NNAL.",
+            ),
+        )
     found = ", ".join(versions)
     if any(version.lower() in VLLM_ASCEND for version in versions):
         row = next(VLLM_ASCEND[version.lower()] for version in versions if version.lower() in VLLM_ASCEND)
@@ -129,15 +162,31 @@ def cann_driver(host: Host) -> Finding:
     """CANN and driver: each CANN names the oldest driver it works with."""
     versions, found_driver = sorted(cann_versions(host), key=key), version_of(host, "driver").get("Version")
     if not versions or found_driver is None:
-        return absent(host, "—", Text("CANN 与驱动没有装齐，无法核对配套。", "CANN and driver are not both installed, so nothing can be paired."))
+        return absent(
+            host,
+            "—",
+            Text(
+                "CANN 与驱动没有装齐，无法核对配套。",
+                "CANN and driver are not both installed, so nothing can be paired.",
+            ),
+        )
     newest = versions[-1]
     least = min_driver(newest)
     found = f"CANN {newest} + {found_driver}"
     if least is None:
-        return unknown(Text("没有这个 CANN 的配套资料：查发布说明。", "Nothing is known of this CANN's drivers: see its release notes."), found)
+        return unknown(
+            Text(
+                "没有这个 CANN 的配套资料：查发布说明。",
+                "Nothing is known of this CANN's drivers: see its release notes.",
+            ),
+            found,
+        )
     if at_least(found_driver, least):
         return ok(found, f"≥ {least}")
-    remedy = Text(f"CANN {newest} 需要 {least} 以上的驱动：升级固件与驱动。", f"CANN {newest} needs driver {least} or later: upgrade firmware and driver.")
+    remedy = Text(
+        f"CANN {newest} 需要 {least} 以上的驱动：升级固件与驱动。",
+        f"CANN {newest} needs driver {least} or later: upgrade firmware and driver.",
+    )
     return failed(found, f"≥ {least}", remedy, job=job("install"))
 
 
@@ -145,7 +194,14 @@ def nnal(host: Host) -> Finding:
     script = f"{ASCEND}/nnal/atb/set_env.sh"
     if host.exists(script):
         return ok(script, script)
-    return absent(host, script, Text("没有 NNAL，vLLM-Ascend 会报缺 libatb.so：装完 toolkit 与 ops 后安装 NNAL。", "NNAL is missing, so vLLM-Ascend will not find libatb.so: install it after toolkit and ops."))
+    return absent(
+        host,
+        script,
+        Text(
+            "没有 NNAL，vLLM-Ascend 会报缺 libatb.so：装完 toolkit 与 ops 后安装 NNAL。",
+            "NNAL is missing, so vLLM-Ascend will not find libatb.so: install it after toolkit and ops.",
+        ),
+    )
 
 
 def device_nodes(host: Host) -> Finding:
@@ -175,7 +231,8 @@ def container_runtime(host: Host) -> Finding:
             return ok(f"{version}{' + ascend-docker-runtime' if ascend else ''}", "docker / podman")
     remedy = Text(
         "没有容器运行时：只能用 venv 方式部署。需要容器方式时安装 docker 或 podman。",
-        "There is no container runtime, so engines can run from an environment only. Install docker or podman for containers.",
+        "There is no container runtime, so engines can run from an environment only. "
+        "Install docker or podman for containers.",
     )
     return warning("—", "docker / podman", remedy)
 

@@ -37,7 +37,8 @@ def architecture(host: Host) -> Finding:
         return ok(found, "aarch64")
     remedy = Text(
         f"这是 {found} 机器：鲲鹏（aarch64）的离线包与镜像在此不能用，须用 {found} 的软件包。",
-        f"This is a {found} machine: bundles and images for Kunpeng (aarch64) do not run here; use packages for {found}.",
+        f"This is a {found} machine: bundles and images for Kunpeng (aarch64) do not run here; "
+        f"use packages for {found}.",
     )
     return warning(found, "aarch64", remedy)
 
@@ -86,7 +87,11 @@ def kernel(host: Host) -> Finding:
     found = host.tool("uname", "-r").strip()
     if at_least(found.split("-")[0], "4.19"):
         return ok(found, "≥ 4.19")
-    return failed(found, "≥ 4.19", Text("内核太旧，驱动编译不过：升级操作系统。", "The kernel is too old for the driver: upgrade the system."))
+    return failed(
+        found,
+        "≥ 4.19",
+        Text("内核太旧，驱动编译不过：升级操作系统。", "The kernel is too old for the driver: upgrade the system."),
+    )
 
 
 def kernel_headers(host: Host) -> Finding:
@@ -114,17 +119,27 @@ def glibc(host: Host) -> Finding:
     answer = host.run("getconf", "GNU_LIBC_VERSION") or host.run("ldd", "--version")
     hit = re.search(r"(\d+\.\d+)", answer.text) if answer and answer.code == 0 else None
     if hit is None:
-        return unknown(Text("读不到 glibc 版本（可能不是 glibc）。", "The version of glibc cannot be read (maybe it is another libc)."))
+        return unknown(
+            Text(
+                "读不到 glibc 版本（可能不是 glibc）。",
+                "The version of glibc cannot be read (maybe it is another libc).",
+            )
+        )
     wanted = f"≥ {LEAST_GLIBC}"
     if at_least(hit[1], LEAST_GLIBC):
         return ok(hit[1], wanted)
     if at_least(hit[1], "2.17"):
         remedy = Text(
             f"vLLM-Ascend 0.23 的 wheel 需要 glibc {LEAST_GLIBC}，这里加载不了：用容器方式部署，或升级操作系统。",
-            f"The wheels of vLLM-Ascend 0.23 need glibc {LEAST_GLIBC} and do not load here: use the container, or upgrade.",
+            f"The wheels of vLLM-Ascend 0.23 need glibc {LEAST_GLIBC} and do not load here: "
+            "use the container, or upgrade.",
         )
         return warning(hit[1], wanted, remedy)
-    return failed(hit[1], wanted, Text("连 NNAL 也需要 glibc 2.17：升级操作系统。", "Even NNAL needs glibc 2.17: upgrade the system."))
+    return failed(
+        hit[1],
+        wanted,
+        Text("连 NNAL 也需要 glibc 2.17：升级操作系统。", "Even NNAL needs glibc 2.17: upgrade the system."),
+    )
 
 
 def free_gib(host: Host, folder: str) -> float:
@@ -140,7 +155,9 @@ def disk_usr_local(host: Host) -> Finding:
     free = free_gib(host, "/usr/local")
     if free >= 10:
         return ok(f"{free:.0f} GiB", "≥ 10 GiB")
-    remedy = Text("CANN 至少要 10 GiB：清理或扩容 /usr/local 所在磁盘。", "CANN takes 10 GiB: make room where /usr/local lies.")
+    remedy = Text(
+        "CANN 至少要 10 GiB：清理或扩容 /usr/local 所在磁盘。", "CANN takes 10 GiB: make room where /usr/local lies."
+    )
     return failed(f"{free:.1f} GiB", "≥ 10 GiB", remedy)
 
 
@@ -168,7 +185,11 @@ def memory(host: Host) -> Finding:
         )
         return warning(found, "≥ 64 GiB", remedy)
     if free < total * 0.1:
-        return warning(found, "≥ 10 % free", Text("可用内存不足一成：看看谁占用了内存。", "Less than a tenth is free: see what uses it."))
+        return warning(
+            found,
+            "≥ 10 % free",
+            Text("可用内存不足一成：看看谁占用了内存。", "Less than a tenth is free: see what uses it."),
+        )
     return ok(found, "≥ 64 GiB")
 
 

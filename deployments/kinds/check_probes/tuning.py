@@ -5,7 +5,10 @@ from deployments.kinds.check_probes.host import Host
 from deployments.kinds.check_probes.textfiles import first_line, number
 from deployments.steps import Text
 
-MISSING = Text("内核没有提供这个设置（虚拟机或容器里常见），无需处理。", "The kernel does not offer this setting (common in virtual machines); nothing to do.")
+MISSING = Text(
+    "内核没有提供这个设置（虚拟机或容器里常见），无需处理。",
+    "The kernel does not offer this setting (common in virtual machines); nothing to do.",
+)
 GOVERNORS = "/sys/devices/system/cpu"
 
 
@@ -13,9 +16,15 @@ def swappiness(host: Host) -> Finding:
     found = number(host, "/proc/sys/vm/swappiness")
     if found is None:
         return unknown(MISSING, wanted="0–1")
-    if found <= 1 or not number_of_swaps(host):
+    if found <= 1:
         return ok(str(found), "0–1")
-    return warning(str(found), "0–1", Text("会把推理进程换出：sysctl -w vm.swappiness=0", "Engines may be swapped out: sysctl -w vm.swappiness=0"))
+    if not number_of_swaps(host):
+        return ok(f"{found}, swap 0", "0–1")
+    return warning(
+        str(found),
+        "0–1",
+        Text("会把推理进程换出：sysctl -w vm.swappiness=0", "Engines may be swapped out: sysctl -w vm.swappiness=0"),
+    )
 
 
 def number_of_swaps(host: Host) -> int:
@@ -28,7 +37,14 @@ def numa_balancing(host: Host) -> Finding:
         return unknown(MISSING, wanted="0")
     if found == 0:
         return ok("0", "0")
-    return warning(str(found), "0", Text("自动 NUMA 均衡会搬动内存、造成抖动：sysctl -w kernel.numa_balancing=0", "Automatic NUMA balancing moves memory and causes jitter: sysctl -w kernel.numa_balancing=0"))
+    return warning(
+        str(found),
+        "0",
+        Text(
+            "自动 NUMA 均衡会搬动内存、造成抖动：sysctl -w kernel.numa_balancing=0",
+            "Automatic NUMA balancing moves memory and causes jitter: sysctl -w kernel.numa_balancing=0",
+        ),
+    )
 
 
 def governor(host: Host) -> Finding:
@@ -37,7 +53,14 @@ def governor(host: Host) -> Finding:
         return unknown(MISSING, wanted="performance")
     if found == "performance":
         return ok(found, "performance")
-    return warning(found, "performance", Text("CPU 会降频：cpupower frequency-set -g performance", "The CPU slows down when idle: cpupower frequency-set -g performance"))
+    return warning(
+        found,
+        "performance",
+        Text(
+            "CPU 会降频：cpupower frequency-set -g performance",
+            "The CPU slows down when idle: cpupower frequency-set -g performance",
+        ),
+    )
 
 
 PROBES = [
