@@ -39,6 +39,7 @@ JOB = [
     _("Lines could not be loaded. Scroll to try again."),
     _("Following"),
     _("Follow"),
+    _("To the end"),
     _("Follow · %(n)s new"),
     _("Copy lines (%(n)s)"),
 ]

@@ -17,7 +17,7 @@ from deployments.steps import BadParams, Text, read_params
 from deployments.steps import Step as KindStep
 
 USUAL_OF = 10  # the usual duration is the median of this many succeeded jobs of the kind
-WORST_FIRST = {"failed": 0, "unknown": 1, "warning": 2, "ok": 3}
+WORST_FIRST = {"failed": 0, "warning": 1, "unknown": 2, "ok": 3}
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def shown(job: Job, attempt: Attempt | None, attempts: list[Attempt]) -> dict[st
     failed_step = next((step for step in steps if step.state == "failed"), None)
     return {
         "items": items,
-        "attention": [item for item in items if item["verdict"] != "ok"],
+        "attention": sorted((item for item in items if item["verdict"] != "ok"), key=_rank),
         "fine": [item for item in items if item["verdict"] == "ok"],
         "worst": worst(items),
         "steps": steps,
@@ -178,7 +178,11 @@ def shown(job: Job, attempt: Attempt | None, attempts: list[Attempt]) -> dict[st
 def worst(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What needs a person: failed items, then warnings; as many as a card holds."""
     wanted = [item for item in items if item["verdict"] in ("failed", "warning")]
-    return sorted(wanted, key=lambda item: WORST_FIRST[item["verdict"]])[:6]
+    return sorted(wanted, key=_rank)[:6]
+
+
+def _rank(item: dict[str, Any]) -> int:
+    return WORST_FIRST[item["verdict"]]
 
 
 def command_text(argv: list[str]) -> str:

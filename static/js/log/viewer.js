@@ -86,10 +86,15 @@ export class Viewer {
     const whole = low <= 1 && high >= total;
     const count = whole ? t("%(n)s lines", { n: figure(total) }) : t("lines %(low)s–%(high)s of %(n)s", { low: figure(low), high: figure(Math.min(high, total)), n: figure(total) });
     this.part("status").textContent = this.problem || (total ? `${count} · ${state}` : done ? t("This attempt wrote no log.") : t("No lines yet. They appear as the server sends them."));
-    const button = this.part("follow");
-    button.setAttribute("aria-pressed", String(this.following));
-    button.querySelector("span").textContent = this.following ? t("Following") : unread > 0 ? t("Follow · %(n)s new", { n: figure(unread) }) : t("Follow");
+    this.#followButton(state === t("complete"), unread);
     this.#here();
+  }
+
+  #followButton(complete, unread) {
+    const button = this.part("follow");
+    button.hidden = complete && this.scroller.ended && this.store.atEnd;
+    button.setAttribute("aria-pressed", String(this.following && !complete));
+    button.querySelector("span").textContent = complete ? t("To the end") : this.following ? t("Following") : unread > 0 ? t("Follow · %(n)s new", { n: figure(unread) }) : t("Follow");
   }
 
   // The heading of the step whose lines are at the top of the view.
@@ -158,9 +163,11 @@ export class Viewer {
       if (before < NEAR && !this.store.atStart && up) this.#load(() => this.store.older());
       const left = this.pane.scrollHeight - before - this.pane.clientHeight;
       if (left < NEAR && !this.store.atEnd && !this.following) this.#load(() => this.store.newer());
-      this.#here();
+      this.tell();
     }, { passive: true });
     new ResizeObserver(() => { this.scroller.show(); if (this.following) this.scroller.toEnd(); }).observe(this.pane);
+    // On a phone the button stands at the thumb, while the log is in view.
+    new IntersectionObserver(([entry]) => this.root.classList.toggle("in-view", entry.isIntersecting), { rootMargin: "-120px" }).observe(this.root);
     const on = (name, type, act) => this.part(name).addEventListener(type, act);
     on("follow", "click", () => this.follow(!this.following));
     on("error", "click", () => this.error());

@@ -49,7 +49,7 @@ subscribe(`job:${job}`, {
   after: () => ({ after: viewer.store.high, ...(current && { attempt: current }) }),
   message(type, data, seq) {
     if (type === "log") lines_came(data);
-    else if (type === "head") viewer.head(seq);
+    else if (type === "head") { if (!data?.attempt || data.attempt === current) viewer.head(seq); }
     else if (type === "behind") viewer.head(data.total);
     else if (type === "state") redraw();
   },

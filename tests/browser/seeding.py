@@ -1,0 +1,147 @@
+"""A process beside the tests that writes what an operator or a server would: rows, and entries of a server's streams.
+
+It reads one JSON line {"call", "args"} a time and answers with one. The tests themselves hold Playwright's event
+loop, in which Django's ORM refuses to work, and a database of their own.
+"""
+
+import json
+import os
+import sys
+import time
+import zlib
+from datetime import timedelta
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+
+
+def user(name="olga", role="operator", password="a-long-password"):
+    from console.models import User
+
+    User.objects.filter(username=name).delete()
+    return User.objects.create_user(name, password=password, role=role).pk
+
+
+def server(name="kp-01", heard=True, **fields):
+    from django.utils import timezone
+
+    from deployments.models import Server
+
+    seen = timezone.now() if heard is True else None
+    return Server.objects.update_or_create(name=name, defaults={"last_seen_at": seen, **fields})[0].pk
+
+
+def job(server="kp-01", kind="check", state="queued", by=None, minutes_ago=0, took_s=0, **fields):
+    """A job with one attempt, as `queue_job` leaves it, or already in another state."""
+    from django.utils import timezone
+
+    from console.models import User
+    from deployments.models import Attempt, Job, Server
+
+    at = timezone.now() - timedelta(minutes=minutes_ago)
+    times = {} if state == "queued" else {"started_at": at}
+    if state in ("succeeded", "failed", "cancelled"):
+        times["ended_at"] = at + timedelta(seconds=took_s)
+    made = Job.objects.create(
+        server=Server.objects.get(name=server), kind=kind, state=state, created_at=at, not_after=at + timedelta(days=7),
+        requester=User.objects.filter(username=by).first(), **times, **fields,
+    )  # fmt: skip
+    attempt = Attempt.objects.create(pk=f"a{made.pk}-1-0000abcd", job=made, n=1, state=state, pushed_at=at, **times)
+    return {"job": made.pk, "attempt": attempt.pk}
+
+
+def jobs(count, server="kp-01", states=("succeeded", "failed")):
+    """Many ended jobs at once."""
+    from django.utils import timezone
+
+    from deployments.models import Job, Server
+
+    now, of = timezone.now(), Server.objects.get(name=server)
+    rows = [
+        Job(server=of, kind="check", state=states[i % len(states)], not_after=now, created_at=now, started_at=now, ended_at=now)
+        for i in range(count)
+    ]
+    Job.objects.bulk_create(rows, batch_size=500)
+    return count
+
+
+def send(attempt, records, start_ms=None):
+    """What the server's shipper would send next: records [[kind, text]] in chunks of 500 on its log stream."""
+    from console import streams
+    from console.redis import client
+    from deployments.models import Attempt
+
+    row = Attempt.objects.select_related("job").get(pk=attempt)
+    line, byte = PLACES.get(attempt, (row.next_line, row.next_byte))
+    at = start_ms or int(time.time() * 1000)
+    for i in range(0, len(records), 500):
+        part = records[i : i + 500]
+        raw = "".join(f"{at + i + n}\t{kind}\t{text}\n" for n, (kind, text) in enumerate(part)).encode()
+        fields = {"a": attempt, "f": line, "n": len(part), "b0": byte, "b1": byte + len(raw), "z": zlib.compress(raw, 1)}
+        client().xadd(streams.logs(row.job.server_id), fields)
+        line, byte = line + len(part), byte + len(raw)
+    PLACES[attempt] = (line, byte)
+    return line - 1
+
+
+PLACES: dict[str, tuple[int, int]] = {}
+
+
+def stored(attempt):
+    """How many lines of an attempt are in the database."""
+    from deployments.models import Attempt
+
+    return Attempt.objects.get(pk=attempt).next_line - 1
+
+
+def heard(name):
+    """The server beat just now."""
+    from django.utils import timezone
+
+    from deployments.models import Server
+
+    return Server.objects.filter(name=name).update(last_seen_at=timezone.now())
+
+
+def rows(job):
+    """The state of a job, and how many attempts it has."""
+    from deployments.models import Job
+
+    found = Job.objects.get(pk=job)
+    return {"state": found.state, "attempts": found.attempts.count(), "params": found.params, "ticket": found.ticket}
+
+
+def newest_job():
+    from deployments.models import Job
+
+    found = Job.objects.order_by("-pk").first()
+    return found.pk if found else None
+
+
+def forget():
+    """No jobs, no lock-outs."""
+    from axes.models import AccessAttempt
+
+    from deployments.models import Job
+
+    AccessAttempt.objects.all().delete()
+    Job.objects.all().delete()
+
+
+CALLS = {one.__name__: one for one in (user, server, job, jobs, send, stored, heard, rows, newest_job, forget)}
+
+
+def main():
+    import django
+
+    django.setup()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            answer = {"answer": CALLS[asked["call"]](**asked["args"])}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
