@@ -24,7 +24,7 @@ def probes(group: str) -> list[Probe]:
 
 
 def ask(probe: Probe, host: Host) -> tuple[list[Finding], bool]:
-    """The findings of one probe, never none, and whether it broke."""
+    """The findings of one probe, none where it leaves itself out, and whether it broke."""
     try:
         found = probe.ask(host)
         return ([found] if isinstance(found, Finding) else list(found)), False

@@ -77,8 +77,8 @@ def item(probe: Probe, finding: Finding) -> dict[str, Any]:
         "key": f"{probe.key}.{finding.about}" if finding.about else probe.key,
         "title": title,
         "verdict": finding.verdict,
-        "found": clean(finding.found),
-        "wanted": clean(finding.wanted),
+        "found": clean(finding.found) or NONE,
+        "wanted": clean(finding.wanted) or NONE,
         "remedy": [clean(text) for text in finding.remedy] if finding.remedy else None,
         "job": finding.job,
     }

@@ -3,9 +3,9 @@
 from deployments.kinds.check_probes.finding import Finding, Probe, failed, ok, unknown, warning
 from deployments.kinds.check_probes.host import Host
 from deployments.kinds.check_probes.pci import npu_devices
-from deployments.kinds.check_probes.textfiles import pairs
+from deployments.kinds.check_probes.textfiles import values
 from deployments.steps import Text
-from monitoring.parsers import failures, npu_smi_info
+from monitoring.parsers import failures, npu_smi_health, npu_smi_info
 from monitoring.parsers.failures import Unreadable
 
 Npu = npu_smi_info.Npu
@@ -126,16 +126,16 @@ def health(host: Host) -> list[Finding]:
 
 def _sick(host: Host, npu: Npu) -> Finding:
     answer = host.run("npu-smi", "info", "-t", "health", "-i", str(npu.npu), "-c", str(npu.chip))
-    values = pairs(answer.text, ":") if answer and answer.code == 0 else {}
-    code, words = values.get("Error Code", "NA"), values.get("Error Information", "NA")
-    told = "" if code == "NA" else f" {code}" + ("" if words == "NA" else f" ({words})")
+    told = values(npu_smi_health, answer.text) if answer else {}
+    code, words = told.get("Error Code"), told.get("Error Information")
+    error = ("" if code is None else f" {code}") + ("" if words is None else f" ({words})")
     remedy = Text(
         "先停掉这张卡上的任务。告警可复位则 npu-smi set -t reset；仍在则收集日志、报修换卡。",
         "Stop the work on this card. Try npu-smi set -t reset; if the alarm stays, "
         "collect the logs and have the card replaced.",
     )
     verdict = warning if npu.health == "Warning" else failed
-    return verdict(f"{npu.health}{told}", "OK", remedy, about=name_of(npu))
+    return verdict(f"{npu.health}{error}", "OK", remedy, about=name_of(npu))
 
 
 def temperature(host: Host) -> Finding:

@@ -5,7 +5,7 @@ import re
 from deployments.kinds.check_probes.finding import Finding, Probe, failed, job, ok, unknown, warning
 from deployments.kinds.check_probes.host import Host
 from deployments.kinds.check_probes.pci import npu_devices
-from deployments.kinds.check_probes.textfiles import pairs
+from deployments.kinds.check_probes.textfiles import values
 from deployments.kinds.check_probes.versions import (
     DEFAULT_CANN,
     DEFAULT_DRIVER,
@@ -16,6 +16,7 @@ from deployments.kinds.check_probes.versions import (
     min_driver,
 )
 from deployments.steps import Text
+from monitoring.parsers import cann_install_info, version_info
 
 ASCEND = "/usr/local/Ascend"
 NODES = ("davinci_manager", "devmm_svm", "hisi_hdc")
@@ -27,7 +28,8 @@ NO_NPU = Text(
 
 
 def version_of(host: Host, part: str) -> dict[str, str]:
-    return pairs(host.read(f"{ASCEND}/{part}/version.info") or "", "=")
+    """The values of the version file of `driver` or `firmware`, empty where there is none."""
+    return values(version_info, host.read(f"{ASCEND}/{part}/version.info") or "")
 
 
 def absent(host: Host, wanted: str, remedy: Text) -> Finding:
@@ -130,9 +132,10 @@ def cann_versions(host: Host) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder in folders[:64]:
         for arch in ("aarch64-linux", "x86_64-linux"):
-            values = pairs(host.read(f"{ASCEND}/{folder}/{arch}/ascend_toolkit_install.info") or "", "=")
-            if "version" in values:
-                found.setdefault(values["version"], folder)
+            text = host.read(f"{ASCEND}/{folder}/{arch}/ascend_toolkit_install.info")
+            version = values(cann_install_info, text or "").get("version")
+            if version:
+                found.setdefault(version, folder)
     return found
 
 

@@ -1,12 +1,14 @@
 """Group `system`: the machine and its operating system."""
 
 import re
+from typing import Any
 
 from deployments.kinds.check_probes.finding import Finding, Probe, Trouble, failed, ok, unknown, warning
 from deployments.kinds.check_probes.host import Host
-from deployments.kinds.check_probes.textfiles import meminfo, pairs
+from deployments.kinds.check_probes.textfiles import meminfo, values
 from deployments.kinds.check_probes.versions import at_least
 from deployments.steps import Text
+from monitoring.parsers import lscpu, os_release
 
 GIB = 1024 * 1024  # in kB, as /proc/meminfo and df count
 LEAST_GLIBC = "2.34"
@@ -44,13 +46,13 @@ def architecture(host: Host) -> Finding:
 
 
 def cpu(host: Host) -> Finding:
-    values = pairs(host.tool("lscpu"), ":")
-    model = values.get("BIOS Model name") or values.get("Model name") or values.get("Vendor ID") or "?"
-    cores, nodes = values.get("CPU(s)", "?"), values.get("NUMA node(s)", "?")
+    told = values(lscpu, host.tool("lscpu"))
+    model = told.get("BIOS Model name") or told.get("Model name") or told.get("Vendor ID") or "?"
+    cores, nodes = told.get("CPU(s)"), told.get("NUMA node(s)") or "?"
     found = f"{model}, {cores} CPU, {nodes} NUMA"
-    if not cores.isdigit():
+    if not isinstance(cores, int):
         return unknown(Text("lscpu 没有给出核数。", "lscpu gives no number of cores."), found, "≥ 32 CPU")
-    if int(cores) >= 32:
+    if cores >= 32:
         return ok(found, "≥ 32 CPU")
     remedy = Text(
         "核数偏少：每张 NPU 约需 4 个以上的核来下发算子，吞吐会受限。",
@@ -59,20 +61,20 @@ def cpu(host: Host) -> Finding:
     return warning(found, "≥ 32 CPU", remedy)
 
 
-def release(host: Host) -> dict[str, str]:
+def release(host: Host) -> dict[str, Any]:
     """The values of os-release. Raises Trouble when the file is missing or says nothing."""
     text = host.read("/etc/os-release") or host.read("/usr/lib/os-release")
-    values = pairs(text or "", "=")
-    if "ID" not in values and "NAME" not in values:
+    told = values(os_release, text or "")
+    if "ID" not in told and "NAME" not in told:
         raise Trouble(Text("没有可读的 /etc/os-release", "there is no readable /etc/os-release"))
-    return values
+    return told
 
 
 def operating_system(host: Host) -> Finding:
-    values = release(host)
-    found = values.get("PRETTY_NAME") or f"{values.get('NAME', '')} {values.get('VERSION', '')}".strip()
-    version = values.get("VERSION") or values.get("VERSION_ID", "")
-    pattern = SYSTEMS.get(values.get("ID", "").lower())
+    told = release(host)
+    found = told.get("PRETTY_NAME") or f"{told.get('NAME', '')} {told.get('VERSION', '')}".strip()
+    version = told.get("VERSION") or told.get("VERSION_ID", "")
+    pattern = SYSTEMS.get(told.get("ID", "").lower())
     if pattern and re.match(pattern, version):
         return ok(found, "openEuler, Kylin, Ubuntu, …")
     remedy = Text(
@@ -175,8 +177,8 @@ def disk_models(host: Host) -> Finding:
 
 
 def memory(host: Host) -> Finding:
-    values = meminfo(host)
-    total, free = values["MemTotal"] / GIB, values.get("MemAvailable", 0) / GIB
+    told = meminfo(host)
+    total, free = told["MemTotal"] / GIB, told.get("MemAvailable", 0) / GIB
     found = f"{total:.0f} GiB, {free:.0f} GiB free"
     if total < 60:
         remedy = Text(
@@ -194,8 +196,8 @@ def memory(host: Host) -> Finding:
 
 
 def swap(host: Host) -> Finding:
-    values = meminfo(host)
-    total, free = values.get("SwapTotal", 0), values.get("SwapFree", 0)
+    told = meminfo(host)
+    total, free = told.get("SwapTotal", 0), told.get("SwapFree", 0)
     used = (total - free) / GIB
     found = f"{total / GIB:.1f} GiB, {used:.1f} GiB used"
     if used < 1:
@@ -208,10 +210,10 @@ def swap(host: Host) -> Finding:
 
 
 def hugepages(host: Host) -> Finding:
-    values = meminfo(host)
-    reserved = values.get("HugePages_Total", 0) * values.get("Hugepagesize", 0)
-    found = f"{values.get('HugePages_Total', 0)} × {values.get('Hugepagesize', 0)} kB"
-    if reserved <= values["MemTotal"] / 2:
+    told = meminfo(host)
+    pages, size = told.get("HugePages_Total", 0), told.get("Hugepagesize", 0)
+    found = f"{pages} × {size} kB"
+    if pages * size <= told["MemTotal"] / 2:
         return ok(found, "≤ 50 % of memory")
     remedy = Text(
         "大页占去一半以上的内存，别的程序用不到：调小 vm.nr_hugepages。",

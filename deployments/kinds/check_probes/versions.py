@@ -24,14 +24,19 @@ DEFAULT_CANN = "9.1.0"  # of vLLM-Ascend 0.23.0, the last final release with an 
 DEFAULT_DRIVER = "25.2"
 
 
-def key(version: str) -> tuple[int, ...]:
-    """Sorts versions: `25.0.rc1.1` < `25.0` < `25.0.1` < `25.2`. Text without digits sorts first."""
-    parts: list[int] = []
-    for token in TOKEN.findall(version.lower())[:12]:
-        parts.append(int(token[:9]) if token.isdigit() else PRE.get(token, 0))
-    while parts and parts[-1] == 0:
-        parts.pop()
-    return tuple(parts)
+PARTS = 12
+
+
+def parts(version: str) -> list[int]:
+    """The numbers of a version, words that come before a release below zero; what else there is counts as 0."""
+    tokens = TOKEN.findall(version.lower())[:PARTS]
+    return [int(token[:9]) if token.isdigit() else PRE.get(token, 0) for token in tokens]
+
+
+def key(version: str) -> list[int]:
+    """Sorts versions: `25.0.rc1.1` < `25.0` = `25` < `25.0.1` < `25.2`. Text without digits sorts as 0."""
+    found = parts(version)
+    return found + [0] * (PARTS - len(found))
 
 
 def at_least(version: str, least: str) -> bool:
@@ -40,12 +45,9 @@ def at_least(version: str, least: str) -> bool:
 
 def in_range(version: str, low: str, high: str) -> bool:
     """Whether low ≤ version ≤ high; parts beyond those of `high` do not count, as `7.2.99` means all of 7.2."""
-    return key(low) <= key(version) and key(version)[: len(key(high))] <= key(high)
+    return key(low) <= key(version) and parts(version)[: len(parts(high))] <= parts(high)
 
 
 def min_driver(cann: str) -> str | None:
     """The oldest driver that this CANN accepts, None when nothing is known of it."""
-    for line, driver in MIN_DRIVER:
-        if at_least(cann, line + ".alpha") and cann.startswith(line):
-            return driver
-    return None
+    return next((driver for line, driver in MIN_DRIVER if cann.startswith(f"{line}.")), None)
