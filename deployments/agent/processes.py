@@ -122,7 +122,7 @@ def is_locked(path: Path) -> bool:
 
 
 class DieWithParent:
-    """A `preexec_fn`: the child leads a group of its own and gets `number` when its parent dies, however that dies.
+    """A `preexec_fn`: the child gets `number` when its parent dies, however the parent dies.
 
     Made before the fork, so that the child loads nothing; only for parents with one thread.
     """
@@ -135,7 +135,6 @@ class DieWithParent:
         self.prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def __call__(self) -> None:
-        os.setpgrp()
         self.prctl(PR_SET_PDEATHSIG, self.number, 0, 0, 0)
         if os.getppid() != self.parent:  # it died between fork and prctl
             os._exit(1)

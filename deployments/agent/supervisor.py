@@ -173,6 +173,11 @@ class Supervisor:
         child.start_at, child.started_at = None, time.monotonic()
         number = int(program.death_signal)
         dying = self.dying.setdefault(number, processes.DieWithParent(number))
+
+        def enter() -> None:
+            os.setpgrp()
+            dying()
+
         try:
             child.process = subprocess.Popen(
                 list(program.argv),
@@ -182,7 +187,7 @@ class Supervisor:
                 env=dict(program.env) if program.env is not None else None,
                 cwd=program.cwd,
                 bufsize=0,
-                preexec_fn=dying,  # safe: one thread
+                preexec_fn=enter,  # safe: one thread
             )
         except OSError as error:
             child.output.feed(f"{program.argv[0]}: {os.strerror(error.errno or 0)}\n".encode())
@@ -237,6 +242,7 @@ class Supervisor:
             if child.output.count == before:  # a process of its own session holds the pipe
                 self.selector.unregister(descriptor)
         process.stdout.close()
+        child.output.close()
         child.process = None
         finished = child.program.may_finish and process.returncode == 0
         if not self.stopping and not finished:

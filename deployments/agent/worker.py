@@ -9,6 +9,7 @@ be judged by `dispatch`.
 import argparse
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -32,6 +33,7 @@ ADOPT_S = 2.0
 DISPATCH_S = 60  # RQ's limit for one dispatch
 WORKER_TTL_S = 25  # RQ waits for an entry for 15 s less
 CONNECT_S = 5.0
+RQ_ID = re.compile(rb"[A-Za-z0-9_-]{1,200}")
 MAX_BACK_OFF_S = 5.0
 
 _dispatcher: Dispatcher | None = None
@@ -65,23 +67,34 @@ def rq_parts() -> "tuple[type[SimpleWorker], type[Any]]":
                 raise NoSuchJobError(self.id)
             super().restore({b"data": raw_data[b"data"], b"origin": keys.QUEUE.encode()})
             self.timeout = DISPATCH_S
+            self.refusal = self._judge()
 
-        def _execute(self) -> str:
-            """Call `dispatch`, whatever function is named; a name is never imported."""
+        def _judge(self) -> str | None:
+            """Why the entry is not for `dispatch`; None when it is. A function's name is never imported."""
             try:
                 named, instance, args, kwargs = self.func_name, self.instance, self.args, self.kwargs
             except DeserializationError:
-                return refuse("the entry is not JSON")
+                self.data = self.serializer.dumps(("unreadable", None, [], {}))
+                return "the entry is not JSON"
             if named != keys.ENTRY or instance or kwargs or not isinstance(args, (list, tuple)) or len(args) != 2:
-                return refuse("the entry does not call our one function with two texts")
-            return dispatch(*args)
+                return "the entry does not call our one function with two texts"
+            return None
+
+        def _execute(self) -> str:
+            """Call `dispatch`, whatever function the entry names."""
+            return refuse(self.refusal) if self.refusal else dispatch(*self.args)
 
     class OwnQueue(Queue):
         @classmethod
         def lmove(cls, connection: Any, queue_key: str, timeout: int | None) -> Any:
             """Wait for an entry. We are the only worker and idle, so what is still in hand was left there by a cut."""
             put_back(connection, queue_key)
-            return super().lmove(connection, queue_key, timeout)
+            found = super().lmove(connection, queue_key, timeout)
+            while found is not None and not _is_rq_id(found[1]):
+                connection.lrem(f"{queue_key}:intermediate", 1, found[1])
+                refuse("the entry has no readable id")
+                found = super().lmove(connection, queue_key, timeout)
+            return found
 
         @classmethod
         def _fetch_dequeued_job(cls, connection: Any, queue_key: str, job_id: str, *rest: Any, **named: Any) -> Any:
@@ -111,6 +124,10 @@ def rq_parts() -> "tuple[type[SimpleWorker], type[Any]]":
             pass
 
     return DispatchWorker, OwnQueue
+
+
+def _is_rq_id(name: bytes) -> bool:
+    return RQ_ID.fullmatch(name) is not None
 
 
 def put_back(connection: Any, queue_key: str) -> int:
