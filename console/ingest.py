@@ -82,6 +82,8 @@ class Ingest:
         self._reading_since = time.monotonic()
         while not self.stopping:
             started = time.monotonic()
+            if self._is_due("connections", started, 30.0):
+                close_old_connections()
             if self.holds_lease(started):
                 self.tick(time.time(), started)
             time.sleep(max(0.005, TICK_S - (time.monotonic() - started)))
@@ -116,7 +118,6 @@ class Ingest:
             self._each_five_seconds(monotonic)
 
     def _load_servers(self) -> None:
-        close_old_connections()
         servers = list(Server.objects.order_by("id").defer("facts"))
         self.telemetry.know(servers)
         for server in servers:
