@@ -167,7 +167,10 @@ class AdoptThread(threading.Thread):
 
 
 def connect(config: Config) -> "redis.Redis":
-    return redis.Redis.from_url(config.redis_url, socket_connect_timeout=CONNECT_S, socket_keepalive=True)
+    """A client whose reads outlast RQ's blocking pop (worker_ttl - 15 s): redis-py's own limit is 5 s."""
+    return redis.Redis.from_url(
+        config.redis_url, socket_timeout=WORKER_TTL_S, socket_connect_timeout=CONNECT_S, socket_keepalive=True
+    )
 
 
 def redis_now(connection: "redis.Redis") -> float:
