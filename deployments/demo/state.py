@@ -55,9 +55,23 @@ def _read(folder: Path, chips: int) -> list[Engine]:
             with path.open(encoding="utf-8") as file:
                 made = json.loads(file.read(MOST_BYTES))
             engine = Engine(**{**made, "chips": tuple(made["chips"]), "pids": tuple(made["pids"])})
-            fits = all(isinstance(chip, int) and 0 <= chip < chips for chip in engine.chips)
-            if fits and len(engine.pids) == len(engine.chips) and engine.pattern in PATTERNS:
-                found.append(engine)
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, RecursionError):
             continue
+        if _is_whole(engine, chips):
+            found.append(engine)
     return found
+
+
+def _is_whole(engine: Engine, chips: int) -> bool:
+    """Whether physics can reckon with it on a server of so many chips."""
+    numbers = (*engine.chips, *engine.pids, engine.memory_mb, engine.seed)
+    words = (engine.holder, engine.program, engine.pattern, engine.user, engine.command)
+    return (
+        all(type(number) is int and number >= 0 for number in numbers)
+        and all(isinstance(word, str) for word in words)
+        and isinstance(engine.since, (int, float))
+        and isinstance(engine.attempt, (str, type(None)))
+        and all(chip < chips for chip in engine.chips)
+        and len(engine.pids) == len(engine.chips)
+        and engine.pattern in PATTERNS
+    )

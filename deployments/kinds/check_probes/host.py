@@ -142,7 +142,9 @@ def _collect(process: "subprocess.Popen[bytes]", argv: tuple[str, ...], deadline
     assert process.stdout is not None
     output, handle = bytearray(), process.stdout.fileno()
     try:
-        while len(output) < MOST_OUTPUT:
+        while True:
+            if len(output) > MOST_OUTPUT:
+                raise Trouble(Text(f"{argv[0]} 的输出没完没了", f"{argv[0]} never stops printing"))
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([handle], [], [], left)[0]:
                 raise Trouble(Text(f"{argv[0]} 超时，没有回答", f"{argv[0]} did not answer in time"))
