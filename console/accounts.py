@@ -10,8 +10,8 @@ from django.contrib.auth.forms import AuthenticationForm
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.decorators import method_decorator
+from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 
 @method_decorator(login_not_required, name="dispatch")
@@ -41,7 +41,8 @@ def problem(request: HttpRequest, form: AuthenticationForm) -> str:
         "%(n)s tries are left, then %(minutes)s minutes of pause.",
         left,
     )
-    return f"{what} {tries % {'n': max(0, left), 'minutes': pause_minutes()}}"
+    gap = "" if (get_language() or "").startswith("zh") else " "
+    return what + gap + tries % {"n": max(0, left), "minutes": pause_minutes()}
 
 
 def pause_minutes() -> int:

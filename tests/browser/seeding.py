@@ -57,7 +57,15 @@ def jobs(count, server="kp-01", states=("succeeded", "failed")):
 
     now, of = timezone.now(), Server.objects.get(name=server)
     rows = [
-        Job(server=of, kind="check", state=states[i % len(states)], not_after=now, created_at=now, started_at=now, ended_at=now)
+        Job(
+            server=of,
+            kind="check",
+            state=states[i % len(states)],
+            not_after=now,
+            created_at=now,
+            started_at=now,
+            ended_at=now,
+        )
         for i in range(count)
     ]
     Job.objects.bulk_create(rows, batch_size=500)
@@ -76,7 +84,14 @@ def send(attempt, records, start_ms=None):
     for i in range(0, len(records), 500):
         part = records[i : i + 500]
         raw = "".join(f"{at + i + n}\t{kind}\t{text}\n" for n, (kind, text) in enumerate(part)).encode()
-        fields = {"a": attempt, "f": line, "n": len(part), "b0": byte, "b1": byte + len(raw), "z": zlib.compress(raw, 1)}
+        fields = {
+            "a": attempt,
+            "f": line,
+            "n": len(part),
+            "b0": byte,
+            "b1": byte + len(raw),
+            "z": zlib.compress(raw, 1),
+        }
         client().xadd(streams.logs(row.job.server_id), fields)
         line, byte = line + len(part), byte + len(raw)
     PLACES[attempt] = (line, byte)
