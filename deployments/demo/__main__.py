@@ -2,7 +2,8 @@
 
 The file holds {"redis_url": "redis://…", "servers": [{…}]}: a Redis user who may touch the prefixes of all simulated
 servers, and for each of them what its agent would be told (`deployments/agent/config.py`); the name decides how it
-is simulated. Tools are written to `bin` beside the file, each server's files below its own `state_dir`.
+is simulated. Tools are written to `bin` beside the file, each server's files below its own `state_dir`. Once there is
+a file `removed` beside it, an administrator has removed the fleet, and the process ends with exit code 0.
 """
 
 import argparse
@@ -68,8 +69,8 @@ def main(argv: list[str] | None = None) -> int:
         print(spoken(error.text) if isinstance(error, ConfigError) else error, file=sys.stderr)
         return 2
     logging.info("%s simulated servers, a sample of each every %.1f s", len(configs), loop.interval_s)
-    stop = Stop()
-    while not stop.asked:
+    stop, removed = Stop(), path.with_name("removed")
+    while not stop.asked and not removed.exists():
         time.sleep(loop.turn())
     return 0
 
