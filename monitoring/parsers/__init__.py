@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+MAX_CHARS = 2_000_000  # of one text; a longer one is refused, see _text.py
+
 
 class ParseError(Exception):
     """No parser understands the text; ``meaning`` is a key of ``failures.MEANINGS``."""

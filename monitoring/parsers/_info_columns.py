@@ -114,9 +114,7 @@ class Plan:
     size: int  # words of a whole record
     is_process: bool
     has_chip: bool
-    pick: Callable[
-        [list[str]], tuple[str, ...]
-    ]  # from a record and ABSENT to the words of PROCESS or NPU, in that order
+    pick: Callable[[Sequence[str]], tuple[str, ...]]  # a record and ABSENT -> the words of PROCESS or NPU
     health: tuple[int, int] | None  # row, and word in it, that tell the kinds of rows apart
     bus_id: tuple[int, int] | None
 

@@ -15,7 +15,7 @@ from monitoring.parsers._text import UNKNOWN, known_word, word
 
 MAX_CHARS = 100_000  # a longer text is no plain table
 
-HEAD = re.compile(r"\| npu-smi (\S{1,64})  [^|\n]*\|\n\+[^\n]*\n((?:\|[^\n]*\|\n){1,4})\+")
+HEAD = re.compile(r"(?:\A|\n)\| npu-smi (\S{1,64})  [^|\n]*\|\n\+[^\n]*\n((?:\|[^\n]*\|\n){1,4})\+")
 IDLE = "\n| No running processes found in NPU "
 
 # One word of each kind of column. No two neighbours of a pattern can take the
@@ -66,7 +66,7 @@ def _recipe(header: str) -> tuple[columns.Plan, re.Pattern[str]] | None:
     for row in plan.rows:
         cells = (" +".join(SHAPES.get(column.field, WHOLE) for column in cell.columns) for cell in row)
         rows.append("".join(rf"\| *{cell} *" if cell else r"\| *" for cell in cells) + r"\|")
-    return plan, re.compile("\n".join(rows))
+    return plan, re.compile("\n" + "\n".join(rows) + r"(?![^\n])")  # whole lines
 
 
 def _npus(plan: columns.Plan, rows: list[tuple[str, ...]]) -> Iterator[Npu]:

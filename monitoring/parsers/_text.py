@@ -7,9 +7,8 @@ prints that much and a cut reading would look like a true one. A line above
 
 import re
 
-from monitoring.parsers import ParseError
+from monitoring.parsers import MAX_CHARS, ParseError
 
-MAX_CHARS = 2_000_000
 MAX_LINE = 16_384
 MAX_WORD = 256
 MAX_DIGITS = 15  # larger integers are not exact in the JSON of a browser

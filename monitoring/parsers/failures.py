@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from monitoring.parsers import ParseError, _text
+from monitoring.parsers import MAX_CHARS, ParseError
 
 COMMAND = "npu-smi or hccn_tool, where it fails"
 
@@ -68,6 +68,13 @@ MEANINGS: dict[str, Meaning] = {
     "bad_device": Meaning(
         ("该设备号不存在。", "There is no device of that number."),
         ("用 npu-smi info -l 查看设备号后重试。", "Look up the number with npu-smi info -l, then try again."),
+    ),
+    "timeout": Meaning(
+        ("工具没有在时限内结束。", "The tool did not end in time."),
+        (
+            "在服务器上手工运行该命令；若同样停住，则驱动已挂起，请查看 dmesg。",
+            "Run the command on the server by hand; if it hangs there too, the driver hangs: read dmesg.",
+        ),
     ),
     "command_failed": Meaning(
         ("工具执行失败，没有给出原因。", "The tool failed and gave no reason."),
@@ -142,19 +149,19 @@ class Unreadable:
 
 
 def find(text: str) -> Unreadable | None:
-    """The failure that a text tells of, None where it tells of none."""
+    """The failure that a text tells of in its first MAX_KEPT characters, None where it tells of none."""
+    text = text[:MAX_KEPT]
     for sign, meaning in SIGNS:
         if hit := sign.search(text):
             end = text.find("\n", hit.start())
-            line = text[hit.start() : end if end >= 0 else None][:MAX_KEPT]
-            code = CODE.search(line)
-            return Unreadable(int(code[1]) if code else None, meaning, text[:MAX_KEPT])
+            code = CODE.search(text[hit.start() : end if end >= 0 else None])
+            return Unreadable(int(code[1]) if code else None, meaning, text)
     return None
 
 
 def give_up(text: str) -> Unreadable:
     """The end of every parser that found nothing to read. Raises ParseError where no failure is told either."""
-    if len(text) > _text.MAX_CHARS:
+    if len(text) > MAX_CHARS:
         raise ParseError("too_long")
     if found := find(text):
         return found

@@ -96,6 +96,7 @@ RENAMED = {
 }
 
 
+@settings(deadline=None)
 @given(tables, process_lists, st.integers(2, 30), st.booleans(), st.sampled_from([None, RENAMED]))
 def test_a_table_reads_back_as_it_was_written(npus, processes, gap, borders, titles):
     text = render(npus, processes, gap=gap, borders=borders, titles=titles)
@@ -179,7 +180,7 @@ def test_a_table_cut_anywhere_says_nothing_that_is_not_so(name):
             assert read[:4] == true[:4] and read.memory_mb in (None, true.memory_mb), (end, read)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(FIXTURES.glob("info_*.txt"))), st.data())
 def test_a_damaged_table_raises_nothing_else(path, data):
     text = path.read_bytes().decode()
