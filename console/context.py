@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext, gettext_noop
 
+from console.models import User
 from console.templatetags.frame import texts_for_scripts
 
 
@@ -44,7 +46,9 @@ TEXTS = [
     gettext_noop("Nothing has arrived. What you see is the last that was known."),
     # why the page is not live: static/js/live.js
     gettext_noop("The connection to the console broke. Trying again."),
-    gettext_noop("Websockets do not get through, probably a proxy on the way. The page asks every few seconds instead."),
+    gettext_noop(
+        "Websockets do not get through, probably a proxy on the way. The page asks every few seconds instead."
+    ),
     gettext_noop("The console does not answer. Values stand still until it does."),
     gettext_noop("The console cannot reach its Redis. Values stand still until it can."),
     gettext_noop("You are signed out. Sign in again to go on."),
@@ -69,14 +73,14 @@ def places(request: HttpRequest) -> list[Place]:
 
 
 def frame(request: HttpRequest) -> dict[str, Any]:
-    user = getattr(request, "user", None)
-    known = user is not None and user.is_authenticated
+    user: User | AnonymousUser = getattr(request, "user", AnonymousUser())
+    known = isinstance(user, User)
     theme = request.COOKIES.get("theme", "")
     return {
         "console_version": settings.VERSION,
         "theme": theme if theme in ("light", "dark") else "",
-        "may_operate": known and user.may("operator"),
-        "may_administer": known and user.may("administrator"),
+        "may_operate": isinstance(user, User) and user.may("operator"),
+        "may_administer": isinstance(user, User) and user.may("administrator"),
         "places": places(request) if known else [],
         "frame_texts": texts_for_scripts(TEXTS),
     }

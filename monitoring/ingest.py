@@ -103,6 +103,7 @@ class Telemetry:
 
     def each_second(self, pipeline: Any, at: float) -> Messages:
         """Write the changed states into `pipeline`; returns the fleet's messages of this second."""
+        heard = set(self.changed)
         if self.changed:
             fields = {str(pk): json.dumps(self.nows[pk], separators=(",", ":")) for pk in self.changed if pk in self.nows}
             if fields:
@@ -110,7 +111,7 @@ class Telemetry:
             self.changed.clear()
         messages = self._fleet_steps(pipeline)
         messages += self._state_changes(at)
-        rows = self._changed_rows(at)
+        rows = self._rows_to_tell(at, heard)
         if rows and len(self.servers) <= 60:
             messages.append(live.message("fleet:rows", "rows", rows, int(at)))
         return messages
@@ -140,12 +141,13 @@ class Telemetry:
             made.append(live.message("fleet", "server", data, int(at)))
         return made
 
-    def _changed_rows(self, at: float) -> dict[str, list[float | None]]:
+    def _rows_to_tell(self, at: float, heard: set[int]) -> dict[str, list[float | None]]:
+        """Rows that changed, and those of servers just heard: a page tells by them how old its numbers are."""
         changed = {}
         for pk, now in self.nows.items():
             fresh = live_state.state_at(now, at) in ("live", "maintenance")
             row = summary(now["npus"]) if fresh else [None] * 4
-            if self._rows.get(pk) != row:
+            if pk in heard or self._rows.get(pk) != row:
                 self._rows[pk] = changed[str(pk)] = row
         return changed
 

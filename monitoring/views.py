@@ -3,7 +3,7 @@
 import csv
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from django.contrib import messages
 from django.db.models import Count
@@ -14,6 +14,7 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from console.errors import Invalid, NotAllowed, NotFound
+from console.models import User
 from console.templatetags.frame import texts_for_scripts
 from deployments.models import Job, JobState, Server
 from deployments.services import enrol
@@ -68,15 +69,18 @@ def _group(group: fleet_query.Group, asked: fleet_query.Asked) -> dict[str, Any]
 
 
 def _row(server: fleet_page.PageServer, *, hidden: bool) -> dict[str, Any]:
-    tally = fleet_page.counts([server])
-    look = page_texts.look_of(server["state"], faulty=tally["faulty"] > 0, error=server["error"])
+    tally: dict[str, int] | dict[str, None] = fleet_page.counts([server])
+    if not server["npus"] and (server["state"] == "never" or server["error"]):
+        tally = dict.fromkeys(tally)  # nobody knows how many there are
+    look = page_texts.look_of(server["state"], faulty=bool(tally["faulty"]), error=server["error"])
     return {"server": server, "sum": fleet_page.summary(server), "look": look, "tally": tally, "hidden": hidden}
 
 
 def _jobs_under_way() -> dict[bool, dict[str, int]]:
     """{simulated: {"running": n, "queued": n}}, one query."""
     states = (JobState.RUNNING, JobState.QUEUED)
-    rows = Job.objects.filter(state__in=states).order_by().values_list("server__simulated", "state").annotate(n=Count("id"))
+    jobs = Job.objects.filter(state__in=states).order_by()
+    rows = jobs.values_list("server__simulated", "state").annotate(n=Count("id"))
     result: dict[bool, dict[str, int]] = {flag: {state.value: 0 for state in states} for flag in (False, True)}
     for simulated, state, n in rows:
         result[simulated][state] = n
@@ -99,7 +103,8 @@ def _ids(text: str | None) -> set[int] | None:
         return None
     words = text.split(",")
     if len(words) > MAX_IDS or not all(word.isascii() and word.isdigit() and len(word) < 12 for word in words):
-        raise Invalid(_("“ids” is not a list of server numbers."), _("Send up to 200 of them, for example ids=7,9."), code="bad_ids")
+        what, do = _("“ids” is not a list of server numbers."), _("Send up to 200 of them, for example ids=7,9.")
+        raise Invalid(what, do, code="bad_ids")
     return {int(word) for word in words}
 
 
@@ -122,7 +127,8 @@ def fleet_csv(request: HttpRequest) -> HttpResponseBase:
     asked, _problems = fleet_query.read(request.GET)
     nows = live_state.all_now()
     servers = fleet_page.page_servers(nows, time.time())
-    wanted = [s for group in fleet_query.arrange(servers, asked) for s in group.servers if fleet_query.matches(s, asked)]
+    in_order = [server for group in fleet_query.arrange(servers, asked) for server in group.servers]
+    wanted = [server for server in in_order if fleet_query.matches(server, asked)]
     rows = fleet_query.csv_rows(wanted, {now["id"]: now for now in nows})
     response = StreamingHttpResponse(_csv_lines(rows), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="fleet-{time.strftime("%Y%m%d-%H%M%S")}.csv"'
@@ -139,10 +145,12 @@ def _csv_lines(rows: Iterable[list[Any]]) -> Iterator[str]:
 @require_POST
 def demo_remove(request: HttpRequest) -> HttpResponse:
     """Take the demo fleet away, all at once."""
-    if not request.user.may("administrator"):  # type: ignore[union-attr]
+    user = cast(User, request.user)  # LoginRequiredMiddleware lets nobody else in
+    if not user.may("administrator"):
         raise NotAllowed(_("Only an administrator may remove the simulated servers."), _("Ask one to do it."))
-    removed = enrol.remove_demo(by=request.user)
-    messages.success(request, ngettext("%(n)s simulated server was removed.", "%(n)s simulated servers were removed.", removed) % {"n": removed})
+    n = enrol.remove_demo(by=user)
+    told = ngettext("%(n)s simulated server was removed.", "%(n)s simulated servers were removed.", n) % {"n": n}
+    messages.success(request, told)
     return redirect("monitoring:fleet")
 
 
@@ -187,9 +195,9 @@ def _server(name: str) -> Server:
 
 
 def _looks() -> dict[str, list[str]]:
-    """{state: [symbol, class, text key]} for scripts; faulty and unreadable too."""
+    """{state: [symbol, class, word]} for scripts; faulty and unreadable too."""
     looks = {**page_texts.STATES, "faulty": page_texts.FAULTY, "unreadable": page_texts.UNREADABLE}
-    return {name: [look.icon, look.css, look.key] for name, look in looks.items()}
+    return {name: [look.icon, look.css, str(look.word)] for name, look in looks.items()}
 
 
 @require_GET

@@ -10,6 +10,7 @@ printed). None is unknown.
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from django.utils.translation import get_language, gettext, ngettext
@@ -19,6 +20,7 @@ from monitoring.services.live_state import Now
 
 OCCUPANCIES = ("free", "ours", "foreign", "unexplained", "held", "cordoned", "unreadable")
 CODE = {name: code for code, name in enumerate(OCCUPANCIES)}
+UNREADABLE = CODE["unreadable"]
 AICORE, HBM, TEMP, POWER, OCC, FAULTY = range(6)
 METRIC_AT = {"aicore_pct": AICORE, "hbm_pct": HBM, "temp_c": TEMP, "power_w": POWER}
 FRESH = ("live", "maintenance")
@@ -38,7 +40,7 @@ def page_servers(nows: Sequence[Now], at: float) -> list[PageServer]:
 
 def page_server(now: Now, first: int, at: float) -> PageServer:
     npus = [page_npu(npu) for npu in now["npus"]]
-    watts = [npu[POWER] for npu in npus if npu[POWER] is not None]
+    watts = [watts for npu in npus if (watts := npu[POWER]) is not None]
     return {
         "id": now["id"],
         "name": now["name"],
@@ -57,9 +59,17 @@ def page_server(now: Now, first: int, at: float) -> PageServer:
 
 
 def page_npu(npu: Mapping[str, Any]) -> list[int | None]:
-    metrics = [live_state.value(npu, name) for name in METRIC_AT]
-    numbers = [None if amount is None else round(amount) for amount in metrics]
-    return [*numbers, CODE.get(npu["occ"], CODE["unreadable"]), int(live_state.is_faulty(npu))]
+    """Runs 8,000 times a page, so it says in one go what live_state.value says metric by metric."""
+    aicore, temp, power = npu["aicore"], npu["temp_c"], npu["power_w"]
+    used, total = npu["hbm_used_mb"], npu["hbm_total_mb"]
+    return [
+        None if aicore is None else round(aicore),
+        round(100 * used / total) if total and used is not None else None,
+        None if temp is None else round(temp),
+        None if power is None else round(power),
+        CODE.get(npu["occ"], UNREADABLE),
+        0 if npu["health"] in ("OK", None) else 1,
+    ]
 
 
 def dies(npus: Sequence[Mapping[str, Any]]) -> int:
@@ -71,6 +81,7 @@ def dies(npus: Sequence[Mapping[str, Any]]) -> int:
 JOB_OF_ATTEMPT = re.compile(r"a(\d+)-")
 
 
+@lru_cache(maxsize=4096)
 def job_of(attempt: str | None) -> int | None:
     """The job's number in an attempt id such as "a42-1-9f3c21aa"."""
     match = JOB_OF_ATTEMPT.match(attempt or "")
@@ -83,18 +94,20 @@ def holder(now: Now) -> str:
         return error_words(now["error"])[0]
     if not now["npus"]:
         return gettext("no NPU") if now["seen"] is not None else ""
-    counts = Counter(npu["occ"] for npu in now["npus"])
     parts = [*_jobs(now), *_foreigners(now), *_faults(now)]
-    if counts["unexplained"]:
+    held = {npu["occ"] for npu in now["npus"]}
+    if "unexplained" in held:
         parts.append(gettext("memory taken, no process listed"))
-    for occupancy, text in (("held", gettext("on hold")), ("cordoned", gettext("cordoned"))):
-        if counts[occupancy]:
-            parts.append(text)
+    if "held" in held:
+        parts.append(gettext("on hold"))
+    if "cordoned" in held:
+        parts.append(gettext("cordoned"))
     return " · ".join(parts) or gettext("free")
 
 
 def _jobs(now: Now) -> list[str]:
-    numbers = sorted({job for process in now["processes"] if (job := job_of(process.get("attempt")))})
+    attempts = {process.get("attempt") for process in now["processes"]}
+    numbers = sorted(job for attempt in attempts if (job := job_of(attempt)))
     named = {str(value) for value in (now.get("holders") or {}).values()}
     return [*sorted(named), *(gettext("job #%(id)s") % {"id": number} for number in numbers[:3])]
 
@@ -103,7 +116,8 @@ def _foreigners(now: Now) -> list[str]:
     places: dict[str, set[tuple[Any, Any]]] = {}
     for process in now["processes"]:
         if not process.get("attempt"):
-            who = ", ".join(str(word) for word in (process.get("user"), process.get("name")) if word) or "pid " + str(process.get("pid"))
+            words = [str(process[name]) for name in ("user", "name") if process.get(name)]
+            who = ", ".join(words) or f"pid {process.get('pid')}"
             places.setdefault(who, set()).add((process.get("npu"), process.get("chip")))
     parts = []
     for who, held in list(places.items())[:2]:

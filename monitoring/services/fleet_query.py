@@ -52,7 +52,9 @@ def read(query: Mapping[str, str]) -> tuple[Asked, list[str]]:
         else:
             words = ", ".join(choice for choice in choices if choice)
             problems.append(
-                gettext("The address asks for %(name)s “%(value)s”, which this page does not know. Choose one of: %(words)s.")
+                gettext(
+                    "The address asks for %(name)s “%(value)s”, which this page does not know. It takes: %(words)s."
+                )
                 % {"name": name, "value": value[:40], "words": words}
             )
     return Asked(**given), problems
@@ -127,7 +129,8 @@ def natural(text: str) -> list[Any]:
 
 
 def worst(server: PageServer, metric: str) -> tuple[int, int]:
-    """A key that puts first what needs a person: faults, silence, unreadable, then load in tens, so that noise moves nothing."""
+    """A key that puts first what needs a person: faults, silence, unreadable; then load, in tens, so that noise
+    moves nothing."""
     faults = sum(npu[FAULTY] for npu in server["npus"])
     rank = 0 if faults else 1 if server["state"] not in FRESH else 2 if server["error"] else 3
     at = METRIC_AT[metric]
@@ -136,6 +139,9 @@ def worst(server: PageServer, metric: str) -> tuple[int, int]:
     return rank, -int(mean / 10)
 
 
+CSV_NPU = (
+    "npu", "chip", "bus_id", "name", "health", "occ", "aicore", "hbm_used_mb", "hbm_total_mb", "temp_c", "power_w",
+)  # fmt: skip
 CSV_HEAD = (
     "server", "state", "simulated", "rack", "family", "npu", "chip", "bus_id", "name", "health", "occupancy",
     "aicore_pct", "hbm_used_mb", "hbm_total_mb", "temp_c", "power_w", "age_s",
@@ -148,8 +154,7 @@ def csv_rows(servers: Sequence[PageServer], nows: Mapping[int, Mapping[str, Any]
         head = [server["name"], server["state"], int(server["sim"]), server["rack"], server["family"]]
         npus = nows[server["id"]]["npus"] or [{}]
         for npu in npus:
-            names = ("npu", "chip", "bus_id", "name", "health", "occ", "aicore", "hbm_used_mb", "hbm_total_mb", "temp_c", "power_w")
-            yield [harmless(cell) for cell in (*head, *(npu.get(name) for name in names), server["age"])]
+            yield [harmless(cell) for cell in (*head, *(npu.get(name) for name in CSV_NPU), server["age"])]
 
 
 def harmless(cell: Any) -> Any:

@@ -62,8 +62,10 @@ def _strip(fleet: str, servers: Sequence[PageServer], asked: Asked, jobs: Mappin
     return Strip(
         fleet=fleet,
         servers=count("", label, "total", ""),
-        states=[count(name, look.word, look.css, look.icon) for name, look in STATES.items()],
+        states=[count(name, str(look.word), look.css, look.icon) for name, look in STATES.items()],
         npus=tally["npus"],
-        occupancies=[count(name, gettext(key), "critical" if name == "faulty" else "", name) for name, key in OCCUPANCIES.items()],
+        occupancies=[
+            count(name, gettext(key), "critical" if name == "faulty" else "", name) for name, key in OCCUPANCIES.items()
+        ],
         jobs=jobs,
     )

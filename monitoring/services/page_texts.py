@@ -2,32 +2,31 @@
 
 from dataclasses import dataclass
 
-from django.utils.translation import gettext, gettext_noop
+from django.utils.functional import Promise
+from django.utils.translation import gettext, gettext_lazy, gettext_noop, pgettext_lazy
+
+StrOrPromise = str | Promise
 
 
 @dataclass(frozen=True)
 class Look:
-    """How a state looks: a symbol of icons.svg, a class of colour, an English word (a gettext key)."""
+    """How a state looks: a symbol of icons.svg, a class of colour, a word in the reader's language."""
 
     icon: str
     css: str
-    key: str
-
-    @property
-    def word(self) -> str:
-        return gettext(self.key)
+    word: StrOrPromise
 
 
+# "live" of a server and "live" of the page's connection are two words in Chinese.
 STATES = {
-    "live": Look("state-ok", "ok", gettext_noop("live")),
-    "silent": Look("state-stale", "stale", gettext_noop("silent")),
-    "offline": Look("state-failed", "critical", gettext_noop("offline")),
-    "never": Look("state-unknown", "stale", gettext_noop("never heard")),
-    "maintenance": Look("state-maintenance", "info", gettext_noop("maintenance")),
+    "live": Look("state-ok", "ok", pgettext_lazy("server", "live")),
+    "silent": Look("state-stale", "stale", pgettext_lazy("server", "silent")),
+    "offline": Look("state-failed", "critical", pgettext_lazy("server", "offline")),
+    "never": Look("state-unknown", "stale", pgettext_lazy("server", "never heard")),
+    "maintenance": Look("state-maintenance", "info", pgettext_lazy("server", "maintenance")),
 }
-
-FAULTY = Look("state-critical", "critical", gettext_noop("faulty"))
-UNREADABLE = Look("state-warning", "warning", gettext_noop("unreadable"))
+FAULTY = Look("state-critical", "critical", gettext_lazy("faulty"))
+UNREADABLE = Look("state-warning", "warning", gettext_lazy("unreadable"))
 
 OCCUPANCIES = {
     "free": gettext_noop("free"),
@@ -51,7 +50,6 @@ SORTS = {"name": gettext_noop("name"), "worst": gettext_noop("worst first")}
 
 # Keys of static/js/fleet/*.js and topics/fleet.js.
 FLEET = [
-    *(look.key for look in STATES.values()),
     *OCCUPANCIES.values(),
     gettext_noop("%(state)s for %(span)s"),
     gettext_noop("Rack %(name)s"),
@@ -75,7 +73,6 @@ FLEET = [
 
 # Keys of static/js/topics/server.js.
 SERVER = [
-    *(look.key for look in STATES.values()),
     *OCCUPANCIES.values(),
     gettext_noop("%(state)s for %(span)s"),
     gettext_noop("no process"),
@@ -93,7 +90,7 @@ def choices() -> dict[str, list[tuple[str, str]]]:
 
 
 def look_of(state: str, *, faulty: bool, error: bool) -> Look:
-    """What a server looks like in a list: a faulty NPU or a failed reading of a server that is heard goes before its state."""
+    """What a server looks like in a list: where it is heard, a faulty NPU or a failed reading goes before its state."""
     if state in ("live", "maintenance"):
         if faulty:
             return FAULTY

@@ -39,7 +39,10 @@ def _servers(word: str) -> list[dict[str, str]]:
         return []
     wanted = Q(name__icontains=word) | Q(hostname__icontains=word) | Q(rack__iexact=word)
     rows = Server.objects.filter(wanted).order_by("simulated", "name")[:AT_MOST]
-    return [_entry(row.name, _server_note(row), "server", reverse("monitoring:server-detail", args=[row.name])) for row in rows]
+    return [
+        _entry(row.name, _server_note(row), "server", reverse("monitoring:server-detail", args=[row.name]))
+        for row in rows
+    ]
 
 
 def _server_note(server: Server) -> str:

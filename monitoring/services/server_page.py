@@ -62,7 +62,8 @@ def tiles(now: Now) -> list[Tile]:
     for index, npu in enumerate(now["npus"]):
         held = [p for p in now["processes"] if (p.get("npu"), p.get("chip")) == (npu["npu"], npu["chip"])]
         word = gettext(OCCUPANCIES.get(npu["occ"], OCCUPANCIES["unreadable"]))
-        made.append(Tile(index, key_of(npu), npu, live_state.is_faulty(npu), memory_parts(npu, held), holders(held), word))
+        faulty, parts = live_state.is_faulty(npu), memory_parts(npu, held)
+        made.append(Tile(index, key_of(npu), npu, faulty, parts, holders(held), word))
     return made
 
 
@@ -91,7 +92,8 @@ def holders(processes: Iterable[Mapping[str, Any]]) -> list[Holder]:
     for process in processes:
         job = job_of(process.get("attempt"))
         words = [str(process[name]) for name in ("user", "name") if process.get(name)]
-        found[(job, gettext("job #%(id)s") % {"id": job} if job else " ".join(words) or f"pid {process.get('pid')}")] = None
+        text = gettext("job #%(id)s") % {"id": job} if job else " ".join(words) or f"pid {process.get('pid')}"
+        found[(job, text)] = None
     return [Holder(*pair) for pair in found]
 
 
@@ -172,19 +174,22 @@ def _links(topology: Any) -> dict[str, dict[str, str]]:
         return {}
     links = topology.get("links")
     if isinstance(links, dict):
-        rows = {str(name)[:20]: row for name, row in links.items() if isinstance(row, dict)}
-        return {_short(name): {_short(str(other)[:20]): str(word)[:12] for other, word in row.items()} for name, row in rows.items()}
+        return {_short(name): _row(row.keys(), row.values()) for name, row in links.items() if isinstance(row, dict)}
     names, cells = topology.get("npus"), topology.get("matrix")
     if not isinstance(names, list) or not isinstance(cells, list):
         return {}
-    words = [_short(str(name)[:20]) for name in names]
-    rows_ok = [row for row in cells if isinstance(row, list)]
-    return {name: {other: str(word)[:12] for other, word in zip(words, row, strict=False)} for name, row in zip(words, rows_ok, strict=False)}
+    rows = [row for row in cells if isinstance(row, list)]
+    return {_short(name): _row(names, row) for name, row in zip(names, rows, strict=False)}
 
 
-def _short(name: str) -> str:
+def _row(names: Iterable[Any], words: Iterable[Any]) -> dict[str, str]:
+    return {_short(name): str(word)[:12] for name, word in zip(names, words, strict=False)}
+
+
+def _short(name: Any) -> str:
     """NPU3 and "NPU 3" are headed 3."""
-    return name[3:].strip() if name.upper().startswith("NPU") and len(name) > 3 else name
+    text = str(name)[:20]
+    return text[3:].strip() if text.upper().startswith("NPU") and len(text) > 3 else text
 
 
 def _groups(names: Sequence[str], links: Mapping[str, Mapping[str, str]]) -> list[list[str]]:
@@ -262,16 +267,19 @@ def host_figures(host: Mapping[str, Any]) -> list[HostFigure]:
         value = host.get(name)
         return "—" if value is None else f"{value:,.{digits}f}"
 
+    def share(part: str, whole: str) -> float | None:
+        return _pct(host.get(part), host.get(whole))
+
+    memory, disk = share("mem_used_mb", "mem_total_mb"), share("disk_used_gb", "disk_total_gb")
+    in_all = f"/ {_gib(host.get('mem_total_mb'))} GiB"
     return [
         HostFigure("cpu_pct", gettext("CPU"), figure("cpu_pct"), "%", host.get("cpu_pct")),
-        HostFigure("load1", gettext("Load"), figure("load1", 2), "/ " + figure("cpus"), _pct(host.get("load1"), host.get("cpus"))),
-        HostFigure("mem", gettext("Memory"), _gib(host.get("mem_used_mb")), f"/ {_gib(host.get('mem_total_mb'))} GiB",
-                   _pct(host.get("mem_used_mb"), host.get("mem_total_mb"))),
-        HostFigure("disk", gettext("Disk"), figure("disk_used_gb"), f"/ {figure('disk_total_gb')} GB",
-                   _pct(host.get("disk_used_gb"), host.get("disk_total_gb"))),
+        HostFigure("load1", gettext("Load"), figure("load1", 2), f"/ {figure('cpus')}", share("load1", "cpus")),
+        HostFigure("mem", gettext("Memory"), _gib(host.get("mem_used_mb")), in_all, memory),
+        HostFigure("disk", gettext("Disk"), figure("disk_used_gb"), f"/ {figure('disk_total_gb')} GB", disk),
         HostFigure("rx_kbps", gettext("Received"), figure("rx_kbps"), "kbit/s"),
         HostFigure("tx_kbps", gettext("Sent"), figure("tx_kbps"), "kbit/s"),
-    ]  # fmt: skip
+    ]
 
 
 def _gib(mb: float | None) -> str:

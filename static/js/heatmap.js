@@ -6,8 +6,9 @@ import { layOut } from "./fleet/layout.js";
 
 export class Heatmap {
   // sections: [{ title, servers }]; a server has npus, dies, state and steps (one colour step per NPU).
-  constructor(canvas, sections, { metric, cell = 14, gap = 2, names = false } = {}) {
-    Object.assign(this, { canvas, sections, metric, cell, gap, names, cursor: null, pointed: null });
+  // `without(server)` says in a word why a server of the wall has no squares.
+  constructor(canvas, sections, { metric, cell = 14, gap = 2, names = false, without = () => "" } = {}) {
+    Object.assign(this, { canvas, sections, metric, cell, gap, names, without, cursor: null, pointed: null });
     this.pen = canvas.getContext("2d");
     canvas.addEventListener("pointermove", (event) => { if (event.pointerType !== "touch") this.#point(this.at(event.offsetX, event.offsetY)); });
     canvas.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") this.#point(null); });
@@ -40,7 +41,7 @@ export class Heatmap {
     pen.textBaseline = "middle";
     for (const { text, note, x, y } of this.titles) this.#title(text, note, x, y);
     pen.font = this.#font();
-    for (const { text, x, y } of this.labels) { pen.fillStyle = this.colours.soft; pen.fillText(text, x, y); }
+    for (const { text, x, y, quiet } of this.labels) { pen.fillStyle = quiet ? this.colours.quiet : this.colours.soft; pen.fillText(text, x, y); }
     for (const server of this.places.keys()) this.drawServer(server);
   }
 
@@ -84,7 +85,7 @@ export class Heatmap {
     const wide = pen.measureText(text).width;
     pen.font = this.#font();
     pen.fillStyle = this.colours.quiet;
-    pen.fillText(note, x + wide + 10, y);
+    if (x + wide + 10 + pen.measureText(note).width < this.canvas.clientWidth) pen.fillText(note, x + wide + 10, y);
   }
 
   #point(place) {
@@ -99,6 +100,13 @@ export class Heatmap {
     const place = this.at(event.offsetX, event.offsetY);
     if (event.pointerType === "touch") { this.pointed = null; this.#point(place); }
     else if (place) this.#tell("open", place[0]);
+    if (!place) this.#openNamed(event.offsetX, event.offsetY);
+  }
+
+  // The name of a server on the wall is its link.
+  #openNamed(x, y) {
+    const label = this.labels.find((one) => x >= one.x && x <= one.x + one.wide && Math.abs(y - one.y) <= this.cell / 2 + 3);
+    if (label) this.#tell("open", label.server);
   }
 
   #moveTo(place) {

@@ -37,7 +37,8 @@ function wall(map, width) {
     if (title) { titles.push({ text: title, note, x: 0, y: top + TITLE / 2 + 2 }); top += TITLE; }
     members.forEach((server, i) => {
       const left = (i % columns) * step, y = top + Math.floor(i / columns) * (map.cell + LINE_GAP) + LINE_GAP / 2;
-      labels.push({ text: fit(map.pen, server.name, label - 8), x: left, y: y + map.cell / 2 + 1 });
+      labels.push({ text: fit(map.pen, server.name, label - 8), x: left, y: y + map.cell / 2 + 1, wide: label - 8, server });
+      if (!server.npus.length) labels.push({ text: map.without(server), x: left + label, y: y + map.cell / 2 + 1, wide: 60, quiet: true, server });
       places.set(server, squares(server, left + label, y, map));
     });
     top += Math.ceil(members.length / columns) * (map.cell + LINE_GAP) + (title ? 4 : 0);

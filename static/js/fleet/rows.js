@@ -66,14 +66,14 @@ export class Rows {
     if (name) {
       name.className = `name ${css}`;
       name.querySelector("use").setAttribute("href", `${document.body.dataset.icons}#${symbol}`);
-      put(row.querySelector("[data-field=word]"), `, ${t(word)}`);
+      put(row.querySelector("[data-field=word]"), `, ${word}`);
     } else {
       const state = row.querySelector("[data-field=state]");
       state.className = `state ${css}`;
       state.querySelector("use").setAttribute("href", `${document.body.dataset.icons}#${symbol}`);
-      put(row.querySelector("[data-field=word]"), t(word));
-      const counts = tally([server]);
-      for (const field of ["free", "ours", "foreign", "faulty"]) put(row.querySelector(`[data-field=${field}]`), String(counts[field]));
+      put(row.querySelector("[data-field=word]"), word);
+      const unknown = !server.npus.length && (server.state === "never" || server.error), counts = unknown ? {} : tally([server]);
+      for (const field of ["free", "ours", "foreign", "faulty"]) put(row.querySelector(`[data-field=${field}]`), figure(counts[field]));
     }
     put(row.querySelector("[data-field=holder]"), server.holder);
     this.figures(server, summary(server));
@@ -94,7 +94,7 @@ export class Rows {
   age(server, fleet) {
     const row = this.rows.get(server.id), age = fleet.age(server), stale = isStale(server);
     if (!row) return;
-    const words = stale && age !== null ? t("%(state)s for %(span)s", { state: t(this.looks[server.state][2]), span: span(age) }) : stale ? t(this.looks[server.state][2]) : span(age);
+    const words = stale && age !== null ? t("%(state)s for %(span)s", { state: this.looks[server.state][2], span: span(age) }) : stale ? this.looks[server.state][2] : span(age);
     put(row.querySelector("[data-field=age]"), words);
     row.classList.toggle("late", stale || age === null || age > LATE_S);
   }

@@ -8,6 +8,7 @@ import { readAddress, queryOf, matches, arrange } from "../fleet/query.js";
 import { Rows } from "../fleet/rows.js";
 import { Strips } from "../fleet/strips.js";
 import { Card } from "../fleet/card.js";
+import { isStale } from "../fleet/square.js";
 
 const started = performance.now();
 const read = (id) => JSON.parse(document.getElementById(id).textContent);
@@ -57,9 +58,11 @@ function drawWall() {
   if (!fitting.length) return 0;
   wall.closest(".card").hidden = false;
   if (maps[0]) { maps[0].sections = sections; maps[0].metric = asked.metric; maps[0].lay(); }
-  else maps = [new Heatmap(wall, sections, { metric: asked.metric, names: true, cell: 10 })];
+  else maps = [new Heatmap(wall, sections, { metric: asked.metric, names: true, cell: 10, without })];
   return fitting.length;
 }
+
+const without = (server) => (server.state === "live" ? t(server.error ? "unreadable" : "no NPU") : looks[server.state][2]);
 
 function links() {
   const csv = form.querySelector("[data-csv]"), view = form.querySelector("[data-view]");
@@ -168,7 +171,7 @@ function onRows(_type, data) {
     const server = fleet.byId.get(Number(id));
     if (!server) continue;
     rows.figures(server, value);
-    if (value.some((one) => one !== null)) fleet.touch(server);  // nulls say that the server fell silent
+    if (!isStale(server)) fleet.touch(server);  // the last row of a server that fell silent is told too
   }
 }
 

@@ -112,7 +112,7 @@ function age() {
   const [symbol, css, word] = looks[state];
   chip.className = `chip ${css}`;
   chip.querySelector("use").setAttribute("href", `${document.body.dataset.icons}#${symbol}`);
-  put(chip.querySelector("span"), state === "silent" || state === "offline" ? t("%(state)s for %(span)s", { state: t(word), span: span(seconds) }) : t(word));
+  put(chip.querySelector("span"), state === "silent" || state === "offline" ? t("%(state)s for %(span)s", { state: word, span: span(seconds) }) : word);
 }
 
 // A job of this server changed its state: its table is read again.
