@@ -38,7 +38,7 @@ def take_lock(path: Path, address: str) -> int:
     except OSError as error:
         held = read_lock(path)
         raise BadSetting(
-            f"The console of {path.parent} runs already: process {held.get('pid', '?')}, {held.get('address', '')} "
+            f"The console of {path.parent} runs already (process {held.get('pid', '?')}, {held.get('address', '?')}). "
             f"End it with 'make down', or start another with its own VAR_DIR and PORT."
         ) from error
     os.ftruncate(lock, 0)

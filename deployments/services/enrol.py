@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import shutil
 import socket
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +18,7 @@ from console import audit, streams, valkey
 from console.environment import secret
 from console.models import User
 from console.redis import client
+from deployments.agent import spool
 from deployments.demo import fleet
 from deployments.models import Server
 
@@ -61,6 +63,18 @@ def write_configs(local: Server, demo: list[Server], redis_url: str) -> None:
     own = agent_config(local, redis_url, var / "agent")
     valkey.write_private(var / "agent" / "config.json", json.dumps(own, indent=1))
     valkey.write_private(var / "demo" / "config.json", json.dumps(_demo_config(demo, redis_url, var / "demo")))
+
+
+def tidy_demo(demo: list[Server]) -> list[str]:
+    """Remove the files of simulated servers that are no more, unless a job still runs there; their names."""
+    kept = {server.name for server in demo}
+    gone = []
+    for state in sorted((Path(settings.VAR_DIR) / "demo").glob("*/root")):
+        folder = state.parent
+        if folder.name not in kept and not any(map(spool.is_alive, spool.folders(folder / "attempts"))):
+            shutil.rmtree(folder, ignore_errors=True)
+            gone.append(folder.name)
+    return gone
 
 
 def _demo_config(demo: list[Server], redis_url: str, folder: Path) -> dict[str, Any]:

@@ -66,6 +66,7 @@ def make_plan(var: Path, address: str, own: str) -> Plan:
     """Enrol the servers, write what the parts read, and list the parts in the order they start."""
     local = enrol.enrol_local()
     demo = enrol.enlist_demo(settings.DEMO_SERVERS)
+    enrol.tidy_demo(demo)
     parts = []
     if own:
         grant(own)
