@@ -20,12 +20,15 @@ FULL_RATE = 1000  # servers that are sampled every second; more share the same w
 TICK_S, BUSY_TICK_S = 0.05, 0.02
 MAX_WORKERS = 3
 QUEUE_S = 0.25
+REMOVED = "removed"  # the console leaves this mark when an administrator removes the demo
+REMOVED_S = 2.0
 
 
 class Loop:
     """`turn` does what is due. Redis being away or full never raises; the fleet is silent then, like real servers."""
 
     def __init__(self, configs: list[Config], connection: Any, folder: Path) -> None:
+        self.mark, self.mark_at = folder / REMOVED, 0.0
         tools = folder / "bin"
         root.write_tools(tools)
         self.redis = connection
@@ -44,6 +47,9 @@ class Loop:
     def turn(self) -> float:
         """One round; seconds until the next."""
         now = time.monotonic()
+        if now >= self.mark_at:
+            self.mark_at = now + REMOVED_S
+            self._look_for_mark()
         self._sample(now)
         self._beat(now)
         busy = [member for member in self.members if member.is_busy]
@@ -55,6 +61,12 @@ class Loop:
             self.queue_at = now + self.queue_s
             self._watch_queues(now)
         return BUSY_TICK_S if busy else TICK_S
+
+    def _look_for_mark(self) -> None:
+        """Fall silent when the demo was removed; this process stays until the console is started again."""
+        if self.members and self.mark.exists():
+            log.info("the demo was removed; it is silent from now on")
+            self.members, self.due, self.beats = [], [], []
 
     def _sample(self, now: float) -> None:
         """The samples that are due, in one trip."""

@@ -253,3 +253,14 @@ def test_a_large_fleet_is_sampled_more_rarely_and_evenly(in_hand, monkeypatch):
 
 def test_a_demo_of_no_servers_is_idle(in_hand):
     assert in_hand(0).turn() == loop.TICK_S
+
+
+def test_a_demo_that_was_removed_falls_silent(in_hand, valkey, tmp_path):
+    made = in_hand(2)
+    turn_for(made, 1.2)
+    (tmp_path / "removed").write_text("admin")
+    turn_for(made, 2.2)
+    sent = valkey.client().xlen(streams.telemetry(1))
+    turn_for(made, 1.2)
+    assert sent >= 1
+    assert valkey.client().xlen(streams.telemetry(1)) == sent
