@@ -64,6 +64,9 @@ class StepRun:
             maker.close()
         self._write_items(self.items.close())
         self.selector.close()
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
         return self._outcome(step)
 
     def _start(self, step: Step, env: Mapping[str, str], folder: Path) -> Outcome | None:

@@ -235,12 +235,12 @@ class Supervisor:
         process = child.process
         assert process is not None and process.stdout is not None
         processes.signal_group(process.pid, signal.SIGKILL)
-        descriptor = process.stdout.fileno()
-        while descriptor in self.selector.get_map():
-            before = child.output.count
+        descriptor, seen = process.stdout.fileno(), -1
+        while descriptor in self.selector.get_map() and child.output.count != seen:
+            seen = child.output.count
             self._read(descriptor, child)
-            if child.output.count == before:  # a process of its own session holds the pipe
-                self.selector.unregister(descriptor)
+        if descriptor in self.selector.get_map():  # a process of a session of its own holds the pipe
+            self.selector.unregister(descriptor)
         process.stdout.close()
         child.output.close()
         child.process = None

@@ -81,7 +81,8 @@ def test_items_become_events_between_the_lines(server):
         "import json, os, time\n"
         "items = open(os.environ['ASCEND_ITEMS'], 'a')\n"
         "for key in 'ab':\n"
-        "    items.write(json.dumps({'e': 'ended', 'key': key, 'title': ['甲', key], 'verdict': 'ok', 'found': 5}) + '\\n')\n"
+        "    item = {'e': 'ended', 'key': key, 'title': ['甲', key], 'verdict': 'ok', 'found': 5}\n"
+        "    items.write(json.dumps(item) + '\\n')\n"
         "    items.flush(); time.sleep(.2); print('after', key, flush=True); time.sleep(.2)\n"
         "items.write('no json\\n{\"key\": 1}\\n'); items.flush()\n"
     )
@@ -176,7 +177,7 @@ def test_a_step_past_its_deadline_is_stopped_and_failed(server, quick_ladder):
 
 
 def test_processes_that_a_step_leaves_behind_are_ended(server):
-    leave = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)']); print('gone')"
+    leave = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'input() or 1'], stdin=-1); print('gone')"
     folder = server.run(leave, "print('next')")
     assert texts(folder) == ["gone", "next"]
     assert ended(folder)["state"] == "succeeded"
