@@ -7,6 +7,7 @@ tests would refuse to work.
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import pytest
 
 from tests.conftest import ROOT, Valkey, free_port
 
-CHROMIUM = next((path for path in ("/usr/bin/chromium", "/usr/bin/chromium-browser") if os.path.exists(path)), None)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync",
@@ -44,7 +45,7 @@ class Console:
             "DATABASE_URL": "", "LANGUAGE": "en", "LOG_LEVEL": "WARNING",
         }  # fmt: skip
         subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=self.env, check=True)
-        self.parts = {}
+        self.parts, self.sessions = {}, {}
         self.start("web")
         self.start("ingest")
         seeding = [sys.executable, "-m", "tests.browser.seeding"]
@@ -155,9 +156,18 @@ class Pages:
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("console", lambda message: self.complaints.append(message.text) if message.type == "error" else None)
         if user:
-            sign_in(page, user)
+            context.add_cookies(self.session(user))
         page.goto(path)
         return page
+
+    def session(self, user):
+        """The cookies of a signed-in user; signing in once is enough for all pages."""
+        if user not in self.console.sessions:
+            context = self.browser.new_context(base_url=self.console.url)
+            sign_in(context.new_page(), user)
+            self.console.sessions[user] = [c for c in context.cookies() if c["name"] in ("sessionid", "csrftoken")]
+            context.close()
+        return self.console.sessions[user]
 
     def close(self):
         for context in self.contexts:
@@ -170,6 +180,7 @@ def sign_in(page, user, password=PASSWORD):
     page.fill("[name=username]", user)
     page.fill("[name=password]", password)
     page.click(".sign-in button[type=submit]")
+    page.wait_for_load_state()
 
 
 @pytest.fixture

@@ -56,18 +56,8 @@ def jobs(count, server="kp-01", states=("succeeded", "failed")):
     from deployments.models import Job, Server
 
     now, of = timezone.now(), Server.objects.get(name=server)
-    rows = [
-        Job(
-            server=of,
-            kind="check",
-            state=states[i % len(states)],
-            not_after=now,
-            created_at=now,
-            started_at=now,
-            ended_at=now,
-        )
-        for i in range(count)
-    ]
+    same = {"server": of, "kind": "check", "not_after": now, "created_at": now, "started_at": now, "ended_at": now}
+    rows = [Job(state=states[i % len(states)], **same) for i in range(count)]
     Job.objects.bulk_create(rows, batch_size=500)
     return count
 

@@ -12,7 +12,8 @@ from deployments.models import Attempt, Job, JobState, Server
 
 ITEM = {
     "e": "item", "key": "fw", "title": ["固件配套", "Firmware pairing"], "verdict": "failed", "found": "7.7.0",
-    "wanted": "≥ 7.8", "remedy": ["升级固件。", "Upgrade the firmware."], "job": {"kind": "check", "params": {"deep": True}},
+    "wanted": "≥ 7.8", "remedy": ["升级固件。", "Upgrade the firmware."],
+    "job": {"kind": "check", "params": {"deep": True}},
 }  # fmt: skip
 
 

@@ -1,0 +1,128 @@
+"""The small modules of the log viewer, run in the browser that uses them."""
+
+import pytest
+
+
+@pytest.fixture
+def module(pages):
+    page = pages.open("/jobs/")
+
+    def run(name, code, *given):
+        return page.evaluate(f"async (given) => {{ const m = await import('/static/js/{name}'); {code} }}", list(given))
+
+    return run
+
+
+def painted(module, text):
+    code = "const node = document.createElement('pre'); m.paint(node, given[0]); return node.innerHTML"
+    return module("log/ansi.js", code, text)
+
+
+def test_sixteen_colours_become_classes(module):
+    assert painted(module, "a \x1b[1;31mred\x1b[0m b") == 'a <span class="ansi-fg-1 ansi-bold">red</span> b'
+    assert painted(module, "\x1b[97;44mx\x1b[39my") == (
+        '<span class="ansi-fg-15 ansi-bg-4">x</span><span class="ansi-bg-4">y</span>'
+    )
+
+
+def test_other_colours_are_set_without_markup(module):
+    assert "--ansi-fg: rgb(255 135 0)" in painted(module, "\x1b[38;5;208mx")
+    assert "--ansi-fg: rgb(1 2 3)" in painted(module, "\x1b[38;2;1;2;3mx")
+    assert "rgb(8 8 8)" in painted(module, "\x1b[38;5;232mx")
+
+
+@pytest.mark.parametrize(
+    "text, shown",
+    [
+        ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1b]0;title\x07after", "after"),
+        ("\x1b[2K\x1b[1Aup", "up"),
+        ("\x1b[38;2;300;-1mx", "x"),
+        ("\x1b[38;5m\x1b[48;2;1mx", "x"),
+        ("\x1b[999999999999;;;mx\x1b", "x"),
+        ("a\x00b\x07c\x7f", "a␀b␇c␡"),
+        ("safe\u202etxt.exe", "safe⟨202E⟩txt.exe"),
+        ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
+    ],
+)
+def test_what_could_harm_is_dropped_or_shown(module, text, shown):
+    found = painted(module, text)
+    assert shown in found
+    assert "<script" not in found and "\x1b" not in found and "evil" not in found
+
+
+def rows(module, *records, more=""):
+    code = f"""const r = new m.Rows(); for (const one of m.parse(given[0], 1)) r.push(one); {more}
+    return r.list.map((row) => [row.n, row.type, row.text, row.step])"""
+    return module("log/records.js", code, "\n".join(f"1764500000000\t{kind}\t{text}" for kind, text in records))
+
+
+def test_progress_is_one_row_until_its_final_text(module):
+    assert rows(module, ("p", "1"), ("p", "2"), ("p", "3")) == [[3, "progress", "3", None]]
+    assert rows(module, ("p", "1"), ("p", "2"), ("o", "done"), ("o", "x")) == [
+        [3, "line", "done", None],
+        [4, "line", "x", None],
+    ]
+
+
+def test_cut_lines_are_joined_and_lost_ones_marked(module):
+    assert rows(module, ("o", "a"), ("+", "b"), ("+", "c"), ("g", "7")) == [
+        [1, "line", "abc", None],
+        [4, "gap", "7", None],
+    ]
+
+
+def test_steps_own_the_rows_below_them(module):
+    step = '{"e": "step", "n": %d, "of": 2, "title": ["一", "One"], "argv": []}'
+    end = '{"e": "step_end", "n": 1, "state": "failed", "exit": 3, "took_s": 1}'
+    found = rows(module, ("s", "x"), ("v", step % 1), ("o", "a"), ("v", end), ("v", step % 2), ("o", "b"))
+    expected = [
+        [1, "line", "x", None], [2, "step", "One", 1], [3, "line", "a", 1], [5, "step", "One", 2], [6, "line", "b", 2],
+    ]  # fmt: skip
+    assert found == expected
+
+
+def test_an_item_that_is_printed_and_reported_is_one_row_whichever_comes_first(module):
+    item = '{"e": "item", "key": "k", "title": ["内核", "Kernel"], "verdict": "ok", "found": "5.10", "wanted": "x"}'
+    printed = ("o", "[ok] 内核 / Kernel  5.10  (x)")
+    assert [row[:2] for row in rows(module, printed, ("v", item))] == [[1, "item"]]
+    assert [row[:2] for row in rows(module, ("v", item), printed)] == [[1, "item"]]
+    other = ("o", "[ok] 内存 / Memory  5.10  (x)")
+    assert [row[:2] for row in rows(module, other, ("v", item))] == [[1, "line"], [2, "item"]]
+
+
+def test_older_lines_join_at_the_seam(module):
+    older = "1764500000000\\to\\tlong \\n1764500000000\\tp\\t1 %"
+    assert rows(module, ("+", "line"), more=f"r.prepend(m.parse('{older[: older.index(chr(92) + 'n')]}', 0));") == [
+        [0, "line", "long line", None]
+    ]
+    assert [row[2] for row in rows(module, ("o", "100 %"), more=f"r.prepend(m.parse('{older}', -1));")] == [
+        "long ",
+        "100 %",
+    ]
+
+
+@pytest.mark.parametrize(
+    "event",
+    ["{", "null", "[]", '"x"', "{}", '{"e": "item"}', '{"e": "step"}', '{"e": "step_end", "n": 4}', '{"e": "ended"}',
+     '{"e": "item", "title": [1], "verdict": {}}', '{"e": "started", "pid": []}', '{"e": "cancelling", "rung": "x"}'],
+)  # fmt: skip
+def test_events_that_are_none_break_nothing(module, event):
+    code = """const r = new m.Rows(); m.parse(given[0], 1).forEach((one) => r.push(one));
+    const { draw, words } = await import('/static/js/log/row.js');
+    return r.list.map((row) => draw(row, { times: "off", folded: new Set() }).textContent + words(row)).length"""
+    assert module("log/records.js", code, f"1764500000000\tv\t{event}") <= 1
+
+
+def test_times_and_durations_read_as_on_the_server(module):
+    code = "return [0.42, 9.96, 59.6, 140, 3599.7, 11100, null].map((s) => m.took(s))"
+    assert module("times.js", code) == ["0.4 s", "10 s", "1 min 0 s", "2 min 20 s", "1 h 0 min", "3 h 5 min", "—"]
+    code = "return ['relative', 'local', 'utc', 'off'].map((way) => m.stamp(1764500000123, way, 1764499937000))"
+    assert module("times.js", code) == ["+1:03.123", "18:53:20.123 +08:00", "10:53:20.123Z", ""]
+
+
+def test_lines_of_the_address(module):
+    code = "return given.map((hash) => m.chosen(hash))"
+    assert module("log/choice.js", code, "#L93", "#L97-L93", "#L5-7", "#L", "#L1x", "") == [
+        {"from": 93, "to": 93}, {"from": 93, "to": 97}, {"from": 5, "to": 7}, None, None, None,
+    ]  # fmt: skip
