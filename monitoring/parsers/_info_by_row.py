@@ -25,12 +25,13 @@ def read(text: str) -> Info | None:
 class Reader:
     """What stands between two lines: the plan in force, and a header and a record that may go on."""
 
-    __slots__ = ("cut", "header", "lines", "npus", "plan", "processes", "record", "row", "version")
+    __slots__ = ("chips", "cut", "header", "lines", "npus", "plan", "processes", "record", "row", "version")
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
         self.version: str | None = None
         self.npus: list[Npu] = []
+        self.chips: dict[int, int] = {}  # rows so far by NPU
         self.processes: list[Process] = []
         self.cut = False
         self.plan: columns.Plan | None = None
@@ -103,7 +104,8 @@ class Reader:
             self.cut = True
             return
         if chip_id is None:
-            chip_id = sum(other.npu == npu_id for other in self.npus) if plan.has_chip else 0
+            chip_id = self.chips.get(npu_id, 0) if plan.has_chip else 0
+        self.chips[npu_id] = self.chips.get(npu_id, 0) + 1
         self.npus.append(
             Npu(
                 npu_id,

@@ -56,6 +56,7 @@ PAIRS = frozenset({"hugepages", "memory", "hbm"})  # printed as "used / total"
 TEXTS = frozenset({"name", "process"})  # may hold blanks
 MAX_TITLE_WORDS = 4
 MAX_HEADER_ROWS = 8
+MAX_WORDS = 64  # of a record
 
 NOT_IN_TITLES = re.compile(r"[\s_-]+")
 TITLE_WORD = re.compile(r"\S+")
@@ -181,7 +182,7 @@ def plan(header: str) -> Plan | None:
                 spots[column.field] = (number, size - start)
             size += column.width
     is_process = "pid" in places
-    if "npu" not in places or not (is_process or {"bus_id", "memory", "hbm"} & places.keys()):
+    if size > MAX_WORDS or "npu" not in places or not (is_process or {"bus_id", "memory", "hbm"} & places.keys()):
         return None
     wanted = PROCESS if is_process else NPU
     order = [places[field] + second if field in places else -1 for field, second in wanted]

@@ -81,7 +81,7 @@ def _npus(plan: columns.Plan, rows: list[tuple[str, ...]]) -> Iterator[Npu]:
             0 if chip == "-" else int(chip),
             None if phy == "-" else int(phy),
             known_word(name),
-            health if health != "-" else None,
+            None if health in UNKNOWN else health,
             None if power in UNKNOWN else float(power),
             None if temp == "-" else int(temp),
             None if pages == "-" else int(pages),

@@ -39,6 +39,8 @@ HOSTILE = {
         f"| {n}     910B4 | OK | 80.1  40  0 / 0 |\n| 0 | 0000:01:00.0 | 0  0 / 0  1 / 2 |\n" for n in range(20_000)
     ),
     "many titles": "| NPU Name | Health | Power(W) |\n| Chip | Bus-Id | HBM-Usage(MB) |\n" * 20_000,
+    "many halves": "".join(f"| 0     910B4 | OK | 80.1  {n % 90}  0 / 0 |\n" for n in range(40_000)),
+    "many columns": TABLE.replace("Power(W)", "Power(W) " * 2_000).replace("NPU     Chip", "NPU " * 9_000),
     "many keys": "".join(f"Key{n} : {n}\n" for n in range(100_000)),
     "same key": "NPU ID : 1\n" * 150_000,
     "half escapes": "\x1b[" * 400_000,
