@@ -1,0 +1,68 @@
+"""The whole console as `make up` starts it, in a folder of its own, for tests and benchmarks."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+from tests.conftest import ROOT, free_port
+
+FIRST_LINE = re.compile(r"admin\s+.*?:\s*(\S+)\s+\(")
+
+
+class Whole:
+    """`manage.py up` with a random port; `password` is what it printed for the first administrator."""
+
+    def __init__(self, folder: Path, *, demo_servers: int) -> None:
+        self.folder, self.port = folder, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.env = {
+            **os.environ, "VAR_DIR": str(folder / "var"), "PORT": str(self.port), "BIND": "127.0.0.1",
+            "DEMO_SERVERS": str(demo_servers), "REDIS_URL": "", "DATABASE_URL": "", "LANGUAGE": "en",
+        }  # fmt: skip
+        self.printed = folder / "up.txt"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+        self.password = FIRST_LINE.search(self.printed.read_text()).group(1)
+
+    def start(self) -> float:
+        """Start, and return the seconds until /readyz answers 200."""
+        began = time.monotonic()
+        with self.printed.open("ab") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, "manage.py", "up"], cwd=ROOT, env=self.env, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+            )
+        while time.monotonic() - began < 60:
+            with contextlib.suppress(OSError, urllib.error.HTTPError):
+                if urllib.request.urlopen(f"{self.url}/readyz", timeout=1).status == 200:
+                    return time.monotonic() - began
+            assert self.process.poll() is None, self.printed.read_text()
+            time.sleep(0.05)
+        raise AssertionError(f"not ready within 60 s: {self.printed.read_text()}")
+
+    def command(self, *words: str) -> str:
+        run = subprocess.run([sys.executable, "manage.py", *words], cwd=ROOT, env=self.env, capture_output=True, text=True, check=True)
+        return run.stdout
+
+    def token(self, role: str = "administrator") -> str:
+        return re.search(r"ac_\S+", self.command("token", "create", "admin", "--role", role)).group(0)
+
+    def call(self, path: str, token: str, body: object = None) -> dict:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "Accept-Language": "en"}
+        with urllib.request.urlopen(urllib.request.Request(f"{self.url}/api/v1{path}", data, headers), timeout=10) as answer:
+            return json.loads(answer.read())
+
+    def stop(self) -> str:
+        """SIGTERM; returns all that was printed."""
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(30)
+        return self.printed.read_text()
