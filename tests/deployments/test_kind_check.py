@@ -29,6 +29,7 @@ class DemoHost(Host):
         self.server = server
 
     def run(self, *argv, timeout_s=15.0):
+        assert argv[0] in root.PROGRAMS, "a demo server would run this machine's own"
         return Answer(*tools.answer(self.server, list(argv), 1_760_000_000.0))
 
 
@@ -271,6 +272,17 @@ def test_a_tool_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch):
     while is_running(child) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not is_running(child)
+
+
+def test_an_npu_smi_that_hangs_is_waited_for_once(tmp_path, monkeypatch):
+    put_tool(tmp_path / "bin", "npu-smi", "sleep 60")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setattr(Host.run, "__kwdefaults__", {"timeout_s": 0.5})
+    began = time.monotonic()
+    items, sound = report(Host(tmp_path), ["npus", "links"])
+    assert sound and time.monotonic() - began < 2
+    assert "did not answer in time" in items["npu_smi"]["remedy"][1]
+    assert {made["verdict"] for made in items.values()} == {"unknown", "warning"}
 
 
 def test_a_tool_that_never_stops_printing_is_cut(tmp_path, monkeypatch):

@@ -103,23 +103,29 @@ class Host:
         return answer.text
 
     @cached_property
-    def npu_smi(self) -> npu_smi_info.Info | Unreadable | None:
-        """What `npu-smi info` says, None when there is no npu-smi. Raises Trouble when it hangs or prints nonsense."""
-        answer = self.run("npu-smi", "info")
-        if answer is None:
-            return None
+    def npu_smi(self) -> npu_smi_info.Info | Unreadable | Trouble | None:
+        """What `npu-smi info` says, None when there is no such tool. Asked once, also when it hangs or talks nonsense."""
         try:
-            return npu_smi_info.parse(answer.text)
-        except ParseError as error:
+            answer = self.run("npu-smi", "info")
+            return None if answer is None else npu_smi_info.parse(answer.text)
+        except Trouble as trouble:
+            return trouble
+        except ParseError:
+            assert answer is not None
             said = answer.text.strip()[:200]
-            raise Trouble(
+            return Trouble(
                 Text(f"看不懂 npu-smi info 的输出：{said}", f"npu-smi info printed what no parser understands: {said}")
-            ) from error
+            )
 
-    @cached_property
+    @property
     def npus(self) -> tuple[npu_smi_info.Npu, ...]:
         """The NPUs that npu-smi shows; empty when it shows none."""
         return self.npu_smi.npus if isinstance(self.npu_smi, npu_smi_info.Info) else ()
+
+    @property
+    def processes(self) -> tuple[npu_smi_info.Process, ...]:
+        """The processes that npu-smi shows; empty when it shows none."""
+        return self.npu_smi.processes if isinstance(self.npu_smi, npu_smi_info.Info) else ()
 
 
 def _unreadable(name: str, error: OSError) -> Trouble:

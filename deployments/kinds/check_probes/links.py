@@ -13,6 +13,7 @@ from deployments.steps import Text
 from monitoring.parsers import hccn_ip, hccn_link, hccn_net_health, hccn_optical, hccn_stat
 
 AT_ONCE = 4  # questions at a time; a busy host takes about a second for each
+TIMEOUT_S = 8.0  # for each: sixteen hanging ports must not outlast the step
 TOOLS = ("hccn_tool", "/usr/local/Ascend/driver/tools/hccn_tool")
 NO_PORTS = "310"
 ERRORS = ("mac_rx_bad_pkt_num", "mac_rx_fcs_err_pkt_num", "roce_qp_status_err_num", "roce_new_pkt_rty_num")
@@ -115,7 +116,7 @@ def judge(host: Host, name: str, device: int, question: Question) -> Finding:
     """The finding about one port."""
     about = str(device)
     try:
-        text = host.tool(name, "-i", about, question.option, "-g")
+        text = host.tool(name, "-i", about, question.option, "-g", timeout_s=TIMEOUT_S)
     except Trouble as trouble:
         return unknown(Text(f"{trouble.reason.zh}。", f"{trouble.reason.en}."), wanted=question.wanted, about=about)
     told = values(question.parser, text)

@@ -1,6 +1,6 @@
 """Group `npus`: the NPUs on the bus, as the driver shows them, and how they feel."""
 
-from deployments.kinds.check_probes.finding import Finding, Probe, failed, ok, unknown, warning
+from deployments.kinds.check_probes.finding import Finding, Probe, Trouble, failed, ok, unknown, warning
 from deployments.kinds.check_probes.host import Host
 from deployments.kinds.check_probes.pci import npu_devices
 from deployments.kinds.check_probes.textfiles import values
@@ -47,6 +47,8 @@ def on_bus(host: Host) -> Finding:
 def readable(host: Host) -> Finding:
     """Does npu-smi answer?"""
     answer = host.npu_smi
+    if isinstance(answer, Trouble):
+        raise answer
     if answer is None:
         if npu_devices(host):
             return failed(
@@ -125,6 +127,8 @@ def health(host: Host) -> list[Finding]:
 
 
 def _sick(host: Host, npu: Npu) -> Finding:
+    if npu.health is None:
+        return unknown(Text("npu-smi 没有打印健康状态。", "npu-smi prints no health."), wanted="OK", about=name_of(npu))
     answer = host.run("npu-smi", "info", "-t", "health", "-i", str(npu.npu), "-c", str(npu.chip))
     told = values(npu_smi_health, answer.text) if answer else {}
     code, words = told.get("Error Code"), told.get("Error Information")
@@ -153,17 +157,16 @@ def temperature(host: Host) -> Finding:
 
 
 def processes(host: Host) -> Finding:
-    answer = host.npu_smi
-    if not isinstance(answer, npu_smi_info.Info):
+    if not host.npus:
         return unknown(why_none(host), wanted="0")
-    if not answer.processes:
+    if not host.processes:
         return ok("0", "0")
-    found = ", ".join(f"NPU {p.npu}.{p.chip}: {p.pid} {p.name or '?'} {p.memory_mb} MB" for p in answer.processes)
+    found = ", ".join(f"NPU {p.npu}.{p.chip}: {p.pid} {p.name or '?'} {p.memory_mb} MB" for p in host.processes)
     remedy = Text(
         "NPU 正在使用：升级驱动前须停掉这些进程；新任务请选空闲的 NPU。",
         "NPUs are in use: stop these processes before a driver upgrade; choose free NPUs for new work.",
     )
-    return warning(f"{len(answer.processes)}: {found}", "0", remedy)
+    return warning(f"{len(host.processes)}: {found}", "0", remedy)
 
 
 def used_mb(npu: Npu) -> tuple[int, int] | None:
@@ -176,12 +179,12 @@ def used_mb(npu: Npu) -> tuple[int, int] | None:
 
 
 def memory_without_process(host: Host) -> list[Finding]:
-    answer, wanted = host.npu_smi, f"≤ {LEAST_IDLE_MB} MB"
-    if not isinstance(answer, npu_smi_info.Info) or not answer.npus:
+    wanted = f"≤ {LEAST_IDLE_MB} MB"
+    if not host.npus:
         return [unknown(why_none(host), wanted=wanted)]
-    busy = {(process.npu, process.chip) for process in answer.processes}
+    busy = {(process.npu, process.chip) for process in host.processes}
     found = []
-    for npu in answer.npus:
+    for npu in host.npus:
         amount = used_mb(npu)
         if (npu.npu, npu.chip) in busy or amount is None:
             continue

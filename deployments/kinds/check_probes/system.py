@@ -179,7 +179,7 @@ def disk_models(host: Host) -> Finding:
 def memory(host: Host) -> Finding:
     told = meminfo(host)
     total, free = told["MemTotal"] / GIB, told.get("MemAvailable", 0) / GIB
-    found = f"{total:.0f} GiB, {free:.0f} GiB free"
+    found = f"{free:.0f} / {total:.0f} GiB"
     if total < 60:
         remedy = Text(
             "内存偏小：加载权重时会先读进主机内存。只部署小模型，或加内存。",
@@ -189,7 +189,7 @@ def memory(host: Host) -> Finding:
     if free < total * 0.1:
         return warning(
             found,
-            "≥ 10 % free",
+            "≥ 10 %",
             Text("可用内存不足一成：看看谁占用了内存。", "Less than a tenth is free: see what uses it."),
         )
     return ok(found, "≥ 64 GiB")
@@ -199,14 +199,14 @@ def swap(host: Host) -> Finding:
     told = meminfo(host)
     total, free = told.get("SwapTotal", 0), told.get("SwapFree", 0)
     used = (total - free) / GIB
-    found = f"{total / GIB:.1f} GiB, {used:.1f} GiB used"
+    found = f"{used:.1f} / {total / GIB:.1f} GiB"
     if used < 1:
-        return ok(found, "0 GiB used")
+        return ok(found, "≤ 1 GiB")
     remedy = Text(
         "推理服务换页后延迟会剧烈抖动：找出占用内存的进程，然后 swapoff -a && swapon -a。",
         "An engine that is swapped out answers in jerks: find what uses the memory, then swapoff -a && swapon -a.",
     )
-    return warning(found, "0 GiB used", remedy)
+    return warning(found, "≤ 1 GiB", remedy)
 
 
 def hugepages(host: Host) -> Finding:
@@ -214,12 +214,12 @@ def hugepages(host: Host) -> Finding:
     pages, size = told.get("HugePages_Total", 0), told.get("Hugepagesize", 0)
     found = f"{pages} × {size} kB"
     if pages * size <= told["MemTotal"] / 2:
-        return ok(found, "≤ 50 % of memory")
+        return ok(found, "≤ 50 %")
     remedy = Text(
         "大页占去一半以上的内存，别的程序用不到：调小 vm.nr_hugepages。",
         "Huge pages hold more than half of the memory, out of reach for others: lower vm.nr_hugepages.",
     )
-    return warning(found, "≤ 50 % of memory", remedy)
+    return warning(found, "≤ 50 %", remedy)
 
 
 PROBES = [
@@ -231,7 +231,7 @@ PROBES = [
     Probe("glibc", Text("glibc", "glibc"), glibc),
     Probe("disk_usr_local", Text("磁盘 /usr/local", "Disk /usr/local"), disk_usr_local),
     Probe("disk_models", Text("模型磁盘", "Disk for models"), disk_models),
-    Probe("memory", Text("内存", "Memory"), memory),
-    Probe("swap", Text("交换区", "Swap"), swap),
+    Probe("memory", Text("内存（可用 / 总量）", "Memory (free / total)"), memory),
+    Probe("swap", Text("交换区（已用 / 总量）", "Swap (used / total)"), swap),
     Probe("hugepages", Text("大页", "Huge pages"), hugepages),
 ]
