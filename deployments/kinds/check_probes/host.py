@@ -104,7 +104,7 @@ class Host:
 
     @cached_property
     def npu_smi(self) -> npu_smi_info.Info | Unreadable | Trouble | None:
-        """What `npu-smi info` says, None when there is no such tool. Asked once, also when it hangs or talks nonsense."""
+        """What `npu-smi info` says, None when there is no such tool. Asked once, whatever happens."""
         try:
             answer = self.run("npu-smi", "info")
             return None if answer is None else npu_smi_info.parse(answer.text)
