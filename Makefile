@@ -52,7 +52,7 @@ wheels: setup
 	@scripts/wheels.sh wheels $(WHEEL_PYTHONS)
 
 messages: setup-dev
-	$(BIN)/python manage.py messages
+	$(BIN)/python scripts/messages.py
 
 pins: setup
 	$(BIN)/python scripts/pin.py
