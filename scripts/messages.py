@@ -38,7 +38,7 @@ def tidy() -> list[str]:
 def main() -> None:
     if not shutil.which("xgettext"):
         sys.exit(
-            "Texts are collected by gettext, and this machine has none. Install it (on Debian: apt-get install gettext)."
+            "Texts are collected by gettext, which is not here. Install it (on Debian: apt-get install gettext)."
         )
     extract()
     missing = tidy()
