@@ -23,6 +23,7 @@ from redis.backoff import NoBackoff
 
 from console import streams
 from console.message import Message, made
+from console.outbox import TURN
 from console.subscriptions import Client, Subscription
 
 log = logging.getLogger(__name__)
@@ -109,11 +110,13 @@ class LiveHub:
             await self._ask("SUBSCRIBE", name)
         if self.lost_since is None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(channel.acknowledged.wait(), ACK_S)
+                async with asyncio.timeout(ACK_S):
+                    await channel.acknowledged.wait()
         return channel.acknowledged.is_set()
 
     def leave(self, subscription: Subscription) -> None:
         client = subscription.client
+        subscription.outbox.clear()
         client.waiting.pop(subscription, None)
         if client.subscriptions.get(subscription.topic) is subscription:
             del client.subscriptions[subscription.topic]
@@ -150,7 +153,9 @@ class LiveHub:
         """One connection from its start to its loss."""
         connection = _connection(self.url)
         try:
-            await asyncio.wait_for(connection.connect(), ACK_S)  # type: ignore[no-untyped-call]
+            # Not wait_for: before Python 3.12 it may swallow a cancellation, and the process would never end.
+            async with asyncio.timeout(ACK_S):
+                await connection.connect()  # type: ignore[no-untyped-call]
             self._connection, self._heard = connection, time.monotonic()
             await connection.send_command("SUBSCRIBE", streams.LIVE, *self.channels)
             await self._keep(connection)
@@ -171,13 +176,16 @@ class LiveHub:
             reader.cancel()
 
     async def _read(self, connection: AbstractConnection) -> None:
+        turn = 0
         while True:
             answer = await connection.read_response(disconnect_on_error=False)
             self._heard = time.monotonic()
             if answer[0] == b"message":
                 self._fan_out(answer[1], answer[2])
-                # A busy connection never has to wait, and the senders must have their turn.
-                await asyncio.sleep(0)
+                turn += 1
+                if turn % TURN == 0:
+                    # A busy connection never has to wait, and the senders must have their turn.
+                    await asyncio.sleep(0)
             elif answer[0] == b"subscribe":
                 self._acknowledge(answer[1])
 

@@ -36,6 +36,7 @@ class Message:
         self.event = {"type": "websocket.send", "text": f'{{"topic":{json.dumps(topic)},{payload[1:].decode()}'}
         if self.type == "log" and self.n is None:
             self._read_slowly()
+        self.last = (self.first or 1) + (self.n or 0) - 1  # the number of a log message's last line
 
     def _read_slowly(self) -> None:
         """A log message whose keys came in another order."""
@@ -44,11 +45,6 @@ class Message:
             self.attempt, self.first, self.n = str(data["attempt"]), int(data["first"]), int(data["n"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"a log message without its numbers: {self.payload[:80]!r}") from error
-
-    @property
-    def last(self) -> int:
-        """The number of the last line of a log message."""
-        return (self.first or 1) + (self.n or 0) - 1
 
     @cached_property
     def data(self) -> Any:

@@ -12,6 +12,7 @@ from console.message import Message, made, newest
 KEPT = 16  # messages of one topic that a socket may be late before they are folded together
 LINES_KEPT = 64  # log messages likewise, before they are forgotten and read from the database again
 LINES_BYTES = 512 * 1024
+TURN = 8  # messages of one subscription before it is another's turn
 MAX_ATTEMPTS = 20  # numbered streams that one subscription keeps a place in
 
 Send = Callable[[Message], Awaitable[None]]
@@ -22,6 +23,8 @@ class Outbox(Protocol):
     def offer(self, message: Message) -> None: ...
 
     def resume(self) -> None: ...
+
+    def clear(self) -> None: ...
 
     async def flush(self, send: Send) -> bool: ...
 
@@ -44,9 +47,14 @@ class Latest:
     def resume(self) -> None:
         """Nothing to read again: the page asks for the present state when it hears that the hub is live again."""
 
+    def clear(self) -> None:
+        self.queue.clear()
+
     async def flush(self, send: Send) -> bool:
-        """Send one message; True when more are waiting."""
-        if self.queue:
+        """Send a few messages; True when more are waiting."""
+        for _ in range(TURN):
+            if not self.queue:
+                return False
             await send(self.queue.popleft())
         return bool(self.queue)
 
@@ -87,14 +95,21 @@ class Numbered:
         self.sent[attempt] = max(after, self.sent.get(attempt, 0))
         self.unread[attempt] = None
 
+    def clear(self) -> None:
+        self.queue.clear()
+        self.states.clear()
+        self.unread.clear()
+        self.sent.clear()
+        self.size = 0
+
     async def flush(self, send: Send) -> bool:
-        """Send one thing; True when more is waiting."""
+        """Send a few messages, or read what is missing; True when more is waiting."""
         if self.states.queue:
             await self.states.flush(send)
         elif self.unread:
             await self._send_history(send)
-        elif self.queue:
-            await self._send_next(send)
+        else:
+            await self._send_queue(send)
         return bool(self.unread or self.queue or self.states.queue)
 
     def _head(self, message: Message) -> None:
@@ -133,11 +148,26 @@ class Numbered:
             self.unread[attempt] = None
             raise
         for message in found:
+            if attempt not in self.sent:
+                return  # left meanwhile
             await self._send(message, attempt, message.seq or 0, send)
 
-    async def _send_next(self, send: Send) -> None:
-        message = self.queue[0]
-        attempt, first = message.attempt or "", message.first or 1
+    async def _send_queue(self, send: Send) -> None:
+        for _ in range(TURN):
+            if self.unread or not self.queue:
+                return
+            message = self.queue[0]
+            attempt = message.attempt or ""
+            if message.first == self.sent.get(attempt, -1) + 1:  # nearly always; the rest is in the other method
+                self.queue.popleft()
+                self.size -= message.size
+                self.sent[attempt] = message.last
+                await send(message)
+            else:
+                await self._send_out_of_turn(message, attempt, message.first or 1, send)
+
+    async def _send_out_of_turn(self, message: Message, attempt: str, first: int, send: Send) -> None:
+        """The next message leaves a hole, or holds lines that were sent, or is of an attempt not seen yet."""
         sent = self._place(attempt, first)
         if first > sent + 1 and self.hole != (attempt, sent):
             self.hole = (attempt, sent)
@@ -152,9 +182,9 @@ class Numbered:
             rest = message if first > sent else message.after(sent)
             await self._send(rest, attempt, message.last, send)
 
-    async def _send(self, message: Message, attempt: str, last: int, send: Send) -> None:
+    def _send(self, message: Message, attempt: str, last: int, send: Send) -> Awaitable[None]:
         self.sent[attempt] = max(last, self.sent.get(attempt, 0))
-        await send(message)
+        return send(message)
 
 
 def _turn(attempt: str) -> int:

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Client:
-    """One socket: its subscriptions, and the task that sends what they hold, a message from each in turn."""
+    """One socket: its subscriptions, and the task that sends what they hold, a few messages from each in turn."""
 
     def __init__(self, send: Callable[[Any], Awaitable[None]]) -> None:
         self._send = send
@@ -23,8 +23,8 @@ class Client:
         self.notice: Message | None = None
         self.wake = asyncio.Event()
 
-    async def send(self, message: Message) -> None:
-        await self._send(message.event)
+    def send(self, message: Message) -> Awaitable[None]:
+        return self._send(message.event)
 
     def tell(self, notice: Message) -> None:
         """Send this before anything else; the newest notice wins."""
@@ -51,7 +51,7 @@ class Client:
             log.warning("history of %s waits for the database: %s", subscription.topic, error)
             await asyncio.sleep(1)
             more = True
-        if more and self.subscriptions.get(subscription.topic) is subscription:
+        if more:
             self.waiting[subscription] = None
 
 
@@ -68,7 +68,7 @@ class Subscription:
 
     def offer(self, message: Message) -> None:
         self.outbox.offer(message)
-        if self.ready:
+        if self.ready and self not in self.client.waiting:
             self.mark()
 
     def resume(self) -> None:

@@ -17,6 +17,7 @@ from console import hub as hubs
 from console import live
 from console.models import User
 from console.outbox import KEPT, LINES_BYTES, LINES_KEPT
+from console.subscriptions import Client
 from deployments import topics
 from deployments.models import Attempt, Job, LogChunk, Server
 from tests.console.pages import Page
@@ -376,6 +377,19 @@ async def test_a_database_that_is_away_for_a_moment_only_delays_the_log(viewer, 
     async with Page(viewer) as page:
         await page.subscribe(f"job:{job.pk}")
         assert await Reader(page).until(log) == [1, 2]
+
+
+async def test_the_hub_ends_whenever_it_is_told_to(valkey):
+    """Also while it connects: a swallowed cancellation would keep the process from ending."""
+    chance = random.Random(1)
+    for _ in range(200):
+        hub = hubs.LiveHub(valkey.url)
+        hub.attach(Client(None))
+        for _ in range(chance.randint(0, 40)):
+            await asyncio.sleep(0)
+        await asyncio.sleep(chance.choice([0, chance.uniform(0, 0.002)]))
+        async with asyncio.timeout(5):
+            await hub.close()
 
 
 async def test_the_end_of_the_process_closes_the_connection(viewer, valkey):
