@@ -81,7 +81,7 @@ def _records(attempt: Attempt, first: int, last: int) -> Iterator[bytes]:
                 yield record
 
 
-def unpack(data: bytes) -> list[bytes]:
+def unpack(data: bytes | memoryview) -> list[bytes]:
     """The records of one stored chunk."""
     raw = zlib.decompress(bytes(data))
     return raw.removesuffix(b"\n").split(b"\n") if raw else []
@@ -150,6 +150,10 @@ def _event_words(text: str) -> str:
     try:
         event: dict[str, Any] = json.loads(text)
         name = event["e"]
+        if name == "started":
+            return f"started on {event['host']}, runner {event['pid']}"
+        if name == "cancelling":
+            return f"cancelling: {event['rung']}"
         if name == "step":
             return f"step {event['n']}/{event['of']}: {event['title'][1]} $ {' '.join(map(str, event['argv']))}"
         if name == "step_end":

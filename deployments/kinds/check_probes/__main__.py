@@ -1,6 +1,7 @@
-"""`python -m deployments.kinds.check_probes GROUP [--deep]`: one line and one JSON item per finding.
+"""`python -m deployments.kinds.check_probes GROUP [--deep]`: one item per finding.
 
-Items are appended to the file that ASCEND_ITEMS names, as the runner expects them. The exit code is 0 however
+Items are appended as JSON to the file that ASCEND_ITEMS names, as the runner expects them; by hand, without that
+variable, each is a printed line with its remedy. The exit code is 0 however
 bad the findings are, 1 when a probe itself broke (its item is `unknown` and holds the reason), 2 for a group
 that does not exist.
 """
@@ -56,7 +57,7 @@ def tell(made: dict[str, Any]) -> None:
     if path:
         with open(path, "a", encoding="utf-8") as items:  # noqa: PTH123
             items.write(json.dumps(made, ensure_ascii=False) + "\n")
-        made = {**made, "remedy": None}  # the console shows the item itself beside this line
+        return  # the runner writes each item as a line of the log
     print(line(made), flush=True)
 
 
