@@ -1,4 +1,4 @@
-"""Rows and spool chunks that tests of jobs share."""
+"""Rows and spool chunks that tests of jobs share. Models are imported late: plain tests need no Django."""
 
 import json
 import zlib
@@ -7,27 +7,33 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from console.models import User
-from deployments.models import Attempt, Job, Server
 
 
 @pytest.fixture
 def operator(db):
+    from console.models import User
+
     return User.objects.create_user("olga", password="a-long-password", role="operator")
 
 
 @pytest.fixture
 def viewer(db):
+    from console.models import User
+
     return User.objects.create_user("victor", password="a-long-password", role="viewer")
 
 
 @pytest.fixture
 def server(db):
+    from deployments.models import Server
+
     return Server.objects.create(name="kp-01", last_seen_at=timezone.now())
 
 
 @pytest.fixture
 def attempt(server):
+    from deployments.models import Attempt, Job
+
     job = Job.objects.create(server=server, kind="check", not_after=timezone.now() + timedelta(days=1))
     return Attempt.objects.create(pk=f"a{job.pk}-1-00000001", job=job, n=1)
 

@@ -46,6 +46,7 @@ def build(server: Server, sample: Mapping[str, Any], seen: float) -> Now:
         "seen": seen,
         "family": family(npus) or server.family,
         "seq": sample.get("seq"),
+        "t": sample.get("t"),  # the server's own clock when the reading began, epoch seconds
         "took_ms": sample.get("took_ms"),
         "error": sample.get("error"),
         "npus": npus,
@@ -131,6 +132,7 @@ def unheard(server: Server) -> Now:
         "seen": seen,
         "family": server.family,
         "seq": None,
+        "t": None,
         "took_ms": None,
         "error": None,
         "npus": [],

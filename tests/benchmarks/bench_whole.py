@@ -1,0 +1,186 @@
+"""The whole console as `make up` starts it, seen from a real Chromium: start, footprint, and how late the page is."""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.whole import Whole
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync",
+]  # fmt: skip
+
+# Notes, in the frame after a message arrived, how old its sample or its log lines are (one machine, so one clock).
+WATCH = """
+window.late = {sample: [], log: []};
+const Real = window.WebSocket;
+window.WebSocket = class extends Real {
+  constructor(...a) { super(...a); this.addEventListener("message", (event) => {
+    if (typeof event.data !== "string") return;
+    const told = JSON.parse(event.data);
+    requestAnimationFrame(() => setTimeout(() => {
+      if (told.type === "sample" && told.data.t) late.sample.push(Date.now() - told.data.t * 1000);
+      if (told.type === "log") for (const line of told.data.text.split("\\n")) late.log.push(Date.now() - Number(line.split("\\t")[0]));
+    }));
+  }); }
+};
+"""
+
+
+def share(values: list[float], percent: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * percent / 100))] if values else float("nan")
+
+
+def spread(values: list[float]) -> str:
+    return f"p50 {share(values, 50):.0f} ms, p99 {share(values, 99):.0f} ms of {len(values)}"
+
+
+def processes(var: Path) -> list[int]:
+    """The processes of this console: those whose environment or command line names its folder."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            text = (place / "environ").read_bytes() + (place / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(var).encode() in text:
+            found.append(int(place.name))
+    return found
+
+
+def pss_mb(pids: list[int]) -> float:
+    total = 0
+    for pid in pids:
+        try:
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        except OSError:
+            continue
+        total += next((int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:")), 0)
+    return total / 1024
+
+
+def cpu_s(pids: list[int]) -> float:
+    total = 0
+    for pid in pids:
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        total += int(fields[11]) + int(fields[12])
+    return total / 100
+
+
+@contextmanager
+def page_of(whole: Whole) -> Iterator[object]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+        context = browser.new_context(viewport={"width": 1440, "height": 2200}, base_url=whole.url)
+        page = context.new_page()
+        page.add_init_script(WATCH)
+        page.goto("/login/")
+        page.fill("[name=username]", "admin")
+        page.fill("[name=password]", whole.password)
+        page.press("[name=password]", "Enter")
+        page.wait_for_selector("#fleet")
+        yield page
+        browser.close()
+
+
+def footprint(whole: Whole, seconds: float) -> None:
+    pids = processes(whole.folder / "var")
+    before, started = cpu_s(pids), time.monotonic()
+    time.sleep(seconds)
+    used = (cpu_s(pids) - before) / (time.monotonic() - started)
+    print(f"whole demo of 20 servers: {pss_mb(pids):.0f} MB PSS in {len(pids)} processes (budget 600), {used / 2:.0%} of two cores (budget 25 %)")
+
+
+def agent(whole: Whole, seconds: float) -> None:
+    """The agent of this machine alone: a line of 20 s, no job."""
+    pids = [pid for pid in processes(whole.folder / "var") if b"agent/config.json" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    before, started = cpu_s(pids), time.monotonic()
+    time.sleep(seconds)
+    used = (cpu_s(pids) - before) / (time.monotonic() - started)
+    print(f"agent on an idle server: {used:.1%} of one core (budget 1 %), {pss_mb(pids):.0f} MB PSS in {len(pids)} processes (budget 80)")
+
+
+def lateness(whole: Whole, page: object) -> None:
+    token = whole.token()
+    page.goto("/servers/kp-01/")
+    page.wait_for_timeout(20_000)
+    print(f"sample taken → shown in the browser, beside the 1 s clock: {spread(page.evaluate('late.sample'))} (budget p99 200)")
+    own = next(s["name"] for s in whole.call("/servers", token)["servers"] if not s["simulated"])
+    lines: list[float] = []
+    starts: list[float] = []
+    for _ in range(8):
+        began = time.time()
+        job = whole.call("/jobs", token, {"kind": "check", "server": own})["id"]
+        page.goto(f"/jobs/{job}/")
+        page.wait_for_timeout(4500)
+        lines += page.evaluate("late.log.slice(5)")
+        answer = whole.call(f"/jobs/{job}", token)
+        first = answer["attempt"]["steps"][0]["started_at"]
+        from datetime import datetime
+
+        starts.append((datetime.fromisoformat(first).timestamp() - began) * 1000)
+    print(f"log line written → shown in the browser: {spread(lines)} (budget p50 100, p99 300)")
+    print(f"REST request → first step running: {spread(starts)} (budget p99 250)")
+
+
+def big_fleet(folder: Path) -> None:
+    whole = Whole(folder, demo_servers=1000)
+    try:
+        time.sleep(25)  # every simulated server has told its first sample
+        with page_of(whole) as page:
+            taken = []
+            for _ in range(5):
+                page.goto("/")
+                page.wait_for_selector("body[data-cells-shown-ms]")
+                timing = page.evaluate("JSON.parse(JSON.stringify(performance.getEntriesByType('navigation')[0]))")
+                paint = page.evaluate("Number(document.body.dataset.cellsShownMs)")
+                taken.append((timing["responseStart"] - timing["requestStart"], timing["transferSize"], timing["decodedBodySize"], paint, timing["responseEnd"]))
+                page.wait_for_timeout(500)
+            first, wire, decoded, cells, _ = (share([row[k] for row in taken], 50) for k in range(5))
+            cdp = page.context.new_cdp_session(page)
+            received = []
+            cdp.on("Network.webSocketFrameReceived", lambda event: received.append(len(event["response"]["payloadData"])))
+            cdp.send("Network.enable")
+            page.wait_for_timeout(15_000)
+        pids = processes(folder / "var")
+        before = cpu_s(pids)
+        time.sleep(10)
+        print(
+            f"fleet page, 1,000 servers × {8}: first byte {first:.0f} ms (budget 200), {wire / 1024:,.0f} kB on the wire "
+            f"(budget 1,024; {decoded / 1024:,.0f} kB unpacked), all cells {cells:.0f} ms after the script began (budget 1,000), "
+            f"then {sum(received) / 15 / 1024:.1f} kB/s (budget 5)"
+        )
+        print(f"console with 1,000 simulated servers: {(cpu_s(pids) - before) / 20:.0%} of two cores, {pss_mb(pids):.0f} MB PSS")
+    finally:
+        whole.stop()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        small, big = Path(name) / "small", Path(name) / "big"
+        small.mkdir()
+        big.mkdir()
+        whole = Whole(small, demo_servers=20)
+        try:
+            time.sleep(5)
+            footprint(whole, 20)
+            agent(whole, 20)
+            with page_of(whole) as page:
+                lateness(whole, page)
+            whole.stop()
+            print(f"second start: ready after {whole.start():.1f} s (budget 5)")
+        finally:
+            whole.stop()
+        big_fleet(big)
+
+
+if __name__ == "__main__":
+    main()
