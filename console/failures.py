@@ -40,4 +40,4 @@ def our_mistake(request: HttpRequest) -> HttpResponse:
     what, do = _("The console made a mistake while it answered."), _("Try again; if it stays so, look at var/log/web.log.")
     if wants_json(request):
         return JsonResponse({"error": {"code": "our_mistake", "what": what, "do": do}}, status=500)
-    return render(None, "500.html", {"what": what, "do": do}, status=500)  # type: ignore[arg-type]
+    return render(None, "500.html", {"what": what, "do": do}, status=500)

@@ -38,7 +38,7 @@ class Ingest:
     """`run()` until SIGTERM. Redis or the database away: waits with back-off, loses nothing, since cursors only move with rows."""
 
     def __init__(self, url: str) -> None:
-        self.redis = redis.Redis.from_url(url, socket_timeout=10, health_check_interval=30)
+        self.redis = _connect(url)
         self.beats = self.redis.pubsub(ignore_subscribe_messages=True)
         self.me = secrets.token_hex(8)
         self.telemetry = Telemetry()
@@ -127,7 +127,7 @@ class Ingest:
             self.log_cursors.pop(gone, None)
             self.telemetry_cursors.pop(gone, None)
 
-    def _read(self, cursors: dict[str, str], count: int) -> list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes]]]]]:
+    def _read(self, cursors: dict[str, str], count: int) -> list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes] | None]]]]:
         if not cursors:
             return []
         answer = self.redis.xread(cursors, count=count)
@@ -181,7 +181,7 @@ class Ingest:
         messages: Messages = []
         for key, entries in self._read(keys, TELEMETRY_A_READ):
             pk = _server_of(key)
-            for entry_id, fields in entries:
+            for entry_id, fields in _entries(entries):
                 self.telemetry_cursors[pk] = entry_id.decode()
                 sent = int(entry_id.split(b"-")[0]) / 1000  # Redis's clock at XADD, so a backlog keeps its times
                 self.lag_ms = max(self.lag_ms, (at - sent) * 1000)
@@ -225,6 +225,10 @@ class Ingest:
             count += 1
         if count:
             pipeline.execute()
+
+
+def _connect(url: str) -> Any:
+    return redis.Redis.from_url(url, socket_timeout=10, health_check_interval=30)
 
 
 def _server_of(key: bytes) -> int:

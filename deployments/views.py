@@ -9,7 +9,7 @@ from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, QueryDict, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -149,7 +149,8 @@ def _applied_by(remedy: dict[str, Any] | None, job: Job) -> dict[str, str]:
     """The form of the job that applies a remedy, filled in; its kind came from a server and may be none of ours."""
     if not remedy or remedy.get("kind") not in kinds.names():
         return {"job": ""}
-    params = remedy.get("params") if isinstance(remedy.get("params"), dict) else {}
+    given = remedy.get("params")
+    params = given if isinstance(given, dict) else {}
     query = QueryDict(mutable=True)
     query.update({"server": job.server.name, "kind": str(remedy["kind"])})
     for name, value in list(params.items())[:50]:
@@ -198,7 +199,7 @@ def _number(request: HttpRequest, name: str, default: int, most: int) -> int:
 
 
 @require_GET
-def job_raw(request: HttpRequest, pk: int) -> HttpResponse:
+def job_raw(request: HttpRequest, pk: int) -> HttpResponseBase:
     """The whole log as plain text; ?download=1 as a file."""
     job = _job(pk)
     attempt, _every = _attempt(job, request.GET.get("attempt"))

@@ -24,8 +24,8 @@ class Fleet(Collector):
 
     def collect(self) -> Iterator[Metric]:
         nows = live_state.all_now()
-        servers = Counter((now["state"], _simulated(now)) for now in nows)
-        npus = Counter((npu["occ"], _simulated(now)) for now in nows for npu in now["npus"])
+        servers: Counter[tuple[str, ...]] = Counter((now["state"], _simulated(now)) for now in nows)
+        npus: Counter[tuple[str, ...]] = Counter((npu["occ"], _simulated(now)) for now in nows for npu in now["npus"])
         faulty = Counter({flag: 0 for flag in ("false", "true")})
         for now in nows:
             faulty[_simulated(now)] += sum(map(live_state.is_faulty, now["npus"]))

@@ -48,7 +48,7 @@ class Telemetry:
         self.servers = {server.pk: server for server in servers}
         for gone in self.nows.keys() - self.servers.keys():
             for kept in (self.nows, self._rows, self._states, self._minutes, self._inventory, self.heard):
-                kept.pop(gone, None)  # type: ignore[attr-defined]
+                kept.pop(gone, None)
         for pk, server in self.servers.items():
             if pk not in self.nows:
                 self.nows[pk] = live_state.unheard(server)
@@ -143,10 +143,10 @@ class Telemetry:
 
     def _rows_to_tell(self, at: float, heard: set[int]) -> dict[str, list[float | None]]:
         """Rows that changed, and those of servers just heard: a page tells by them how old its numbers are."""
-        changed = {}
+        changed: dict[str, list[float | None]] = {}
         for pk, now in self.nows.items():
             fresh = live_state.state_at(now, at) in ("live", "maintenance")
-            row = summary(now["npus"]) if fresh else [None] * 4
+            row: list[float | None] = summary(now["npus"]) if fresh else [None] * 4
             if pk in heard or self._rows.get(pk) != row:
                 self._rows[pk] = changed[str(pk)] = row
         return changed

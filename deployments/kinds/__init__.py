@@ -37,8 +37,11 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def _field(field: "dataclasses.Field[Any]") -> dict[str, Any]:
-    required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-    default = None if required else field.default if field.default is not dataclasses.MISSING else field.default_factory()  # type: ignore[misc]
+    default, required = field.default, False
+    if default is dataclasses.MISSING:
+        make = field.default_factory
+        required = make is dataclasses.MISSING
+        default = make() if make is not dataclasses.MISSING else None
     return {
         "name": field.name,
         "type": field.metadata.get("widget", "text"),

@@ -37,7 +37,7 @@ def verdict(job: Job, state: str, counts: Mapping[str, int], steps: Sequence[Ste
     reason = _pick(job.reason) if newest else ""
     if state in (JobState.SUCCEEDED, JobState.RUNNING) and counts:
         return _checked(job, state, counts, steps)
-    say = WORDS.get(state, _other)
+    say = WORDS.get(JobState(state), _other)
     return say(job, reason, steps)
 
 

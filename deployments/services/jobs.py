@@ -209,7 +209,7 @@ def _params(module: Any, params: Mapping[str, Any]) -> Any:
 def _refuse_held(server: Server, locks: list[str], *, apart_from: Job | None = None) -> None:
     if not locks:
         return
-    others = Job.objects.filter(server=server, state__in=UNDER_WAY).exclude(pk=apart_from.pk if apart_from else None)
+    others = Job.objects.filter(server=server, state__in=UNDER_WAY).exclude(pk=apart_from.pk if apart_from else 0)
     for other in others:
         shared = sorted(set(locks) & set(other.locks))
         if shared:

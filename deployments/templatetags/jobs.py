@@ -111,7 +111,8 @@ def job_took(job: Any) -> float | None:
     """Seconds from start to end, or until now; None before the start and for a lost job, whose end is unknown."""
     if job.started_at is None or (job.ended_at is None and job.state == JobState.LOST):
         return None
-    return max(0.0, ((job.ended_at or timezone.now()) - job.started_at).total_seconds())
+    took_s: float = ((job.ended_at or timezone.now()) - job.started_at).total_seconds()
+    return max(0.0, took_s)
 
 
 @register.filter

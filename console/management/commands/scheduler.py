@@ -39,4 +39,4 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []  # `make up` has checked; a restart is to be quick
 
     def handle(self, *args: Any, **options: Any) -> None:
-        make(django_rq.get_connection(QUEUE)).start()
+        make(django_rq.get_connection(QUEUE)).start()  # type: ignore[no-untyped-call]
