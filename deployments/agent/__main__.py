@@ -4,12 +4,12 @@ python -m deployments.agent --config <config.json>
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
 from deployments.agent import ROOT
 from deployments.agent.config import Config, ConfigError, load, spoken
+from deployments.agent.environment import passed_on
 from deployments.agent.supervisor import AlreadyRunning, Program, Supervisor
 
 PARTS = ("sampler", "link", "worker")
@@ -17,7 +17,7 @@ PARTS = ("sampler", "link", "worker")
 
 def programs(config: Config) -> list[Program]:
     """The agent's processes, in the order they start."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    env = {**passed_on(), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     return [
         Program(part, [sys.executable, "-m", f"deployments.agent.{part}", "--config", str(config.path)], env=env)
         for part in PARTS

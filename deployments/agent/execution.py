@@ -22,6 +22,9 @@ LEFT_OVER_S = 2.0  # how long processes that a step leaves behind may take to en
 DRAIN_S = 0.5  # how long output is awaited after the end, where a detached daemon holds the pipe
 POLL_S = 0.05
 READ_BYTES = 65536
+# A program that writes line by line would wake us for each: we let so much come together.
+SIP_BYTES = 8192
+SIP_S = 0.002
 F_SETPIPE_SZ = 1031
 PIPE_BYTES = 1024 * 1024
 
@@ -106,11 +109,14 @@ class StepRun:
 
     def _turn(self, timeout: float) -> None:
         """Wait for output once, and write what is due."""
+        size = 0
         for key, _events in self.selector.select(timeout):
             if key.fd == self.wakeup:
                 os.read(self.wakeup, 4096)
             else:
-                self._read(key.fd)
+                size += self._read(key.fd)
+        if 0 < size < SIP_BYTES:
+            time.sleep(SIP_S)
         now = time.monotonic()
         if now - self.items_at >= POLL_S / 2:
             self.items_at = now
@@ -120,19 +126,19 @@ class StepRun:
         if self.writer.due_in() == 0.0:
             self.writer.flush()
 
-    def _read(self, descriptor: int) -> bool:
-        """One read; whether there was anything. An ended stream is watched no more."""
+    def _read(self, descriptor: int) -> int:
+        """One read; how many bytes it gave. An ended stream is watched no more."""
         try:
             data = os.read(descriptor, READ_BYTES)
         except BlockingIOError:
-            return False
+            return 0
         except OSError:
             data = b""
         if data:
             self.makers[descriptor].feed(data)
-            return True
-        self.selector.unregister(descriptor)
-        return False
+        else:
+            self.selector.unregister(descriptor)
+        return len(data)
 
     def _write_items(self, found: list[dict[str, object] | str]) -> None:
         for item in found:

@@ -19,14 +19,11 @@ from typing import Any
 
 from deployments.agent import ROOT, devices, processes, spool
 from deployments.agent.config import Config, load
+from deployments.agent.environment import passed_on
 from deployments.agent.execution import Outcome, StepRun
 from deployments.agent.writer import SpoolWriter
 from deployments.kinds import load as load_kind
 from deployments.steps import PYTHON, Step, Text, read_params
-
-PASSED_ON = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
-PASSED_ON_PREFIXES = ("LC_", "ASCEND_", "HCCL_", "SSL_CERT_")
-PASSED_ON_ENDINGS = ("_proxy", "_PROXY")
 
 
 class Signals:
@@ -150,11 +147,8 @@ def run_step(attempt: Attempt, n: int, step: Step) -> Outcome:
 
 
 def environment(attempt: Attempt, step: Step, items: Path) -> dict[str, str]:
-    """What a step's program sees: a few of our own variables, the server's, the step's. Raises NoSuchNpu.
-
-    No more of ours: the console may have started this agent, and its secrets are in its environment.
-    """
-    env = {name: value for name, value in os.environ.items() if _is_passed_on(name)}
+    """What a step's program sees: a few of our own variables, the server's, the step's. Raises NoSuchNpu."""
+    env = passed_on()
     env.setdefault("LANG", "C.UTF-8")
     env["PYTHONUNBUFFERED"] = "1"
     env["PYTHONIOENCODING"] = "utf-8"
@@ -167,10 +161,6 @@ def environment(attempt: Attempt, step: Step, items: Path) -> dict[str, str]:
     if step.npus:
         env["ASCEND_RT_VISIBLE_DEVICES"] = devices.visible(attempt.config.state_dir, step.npus)
     return env
-
-
-def _is_passed_on(name: str) -> bool:
-    return name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES) or name.endswith(PASSED_ON_ENDINGS)
 
 
 def _shown(argv: list[str]) -> list[str]:

@@ -6,7 +6,6 @@ for the link.
 
 import argparse
 import logging
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from typing import Any
 
 from deployments.agent import devices, facts
 from deployments.agent.config import Config, ConfigError, load, spoken
+from deployments.agent.environment import passed_on
 from deployments.agent.host import HostMeter
 from deployments.agent.outbox import Outbox
 from deployments.agent.owners import Owners
@@ -41,7 +41,7 @@ class Sampler:
     ) -> None:
         self.config = config
         self.run = run
-        self.env = {**os.environ, "LC_ALL": "C", **config.env}
+        self.env = {**passed_on(), "LC_ALL": "C", **config.env}
         self.host = host or HostMeter(config.root / "proc", config.state_dir).read
         self.owners = Owners(config)
         self.seq = int(time.time())

@@ -141,6 +141,7 @@ class Shipper:
             return
         track.reader.close()
         spool.mark_shipped(track.folder)
+        self.redis.hdel(self.acked, name)
         self.tracks.pop(name)
         self.done.add(name)
 

@@ -208,7 +208,12 @@ def mend_tail(path: Path) -> None:
 
 def mark_shipped(folder: Path) -> None:
     """The console has every line: keep the claim, against the same payload coming again, and free the rest."""
-    (folder / "shipped").touch()
+    lines, mark = folder / "lines", folder / "shipped"
+    if lines.exists():  # renaming needs no room, so this works on a full disk too
+        lines.replace(mark)
+        os.truncate(mark, 0)
+    else:
+        mark.touch()
     for entry in list(folder.iterdir()):
         if entry.name in ("spec.json", "shipped"):
             continue
@@ -219,6 +224,7 @@ def mark_shipped(folder: Path) -> None:
 
 
 CLAIM_MARGIN_S = 24 * 3600
+HALF_MADE_S = 3600
 
 
 def purge(attempts: Path, redis_now: float) -> int:
@@ -228,6 +234,9 @@ def purge(attempts: Path, redis_now: float) -> int:
         if (folder / "shipped").exists() and _expires(folder) + CLAIM_MARGIN_S < redis_now:
             shutil.rmtree(folder, ignore_errors=True)
             removed += 1
+    for aside in attempts.glob(f"{NEW}*"):  # of a claim that was cut short
+        if time.time() - aside.stat().st_mtime > HALF_MADE_S:
+            shutil.rmtree(aside, ignore_errors=True)
     return removed
 
 

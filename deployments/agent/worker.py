@@ -10,6 +10,7 @@ import argparse
 import logging
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -123,6 +124,12 @@ def rq_parts() -> "tuple[type[SimpleWorker], type[Any]]":
         def unsubscribe(self) -> None:
             pass
 
+        def teardown(self) -> None:
+            try:
+                super().teardown()  # type: ignore[no-untyped-call]
+            except redis.RedisError:
+                pass  # Redis is away; the worker's key there ends by itself
+
     return DispatchWorker, OwnQueue
 
 
@@ -217,6 +224,8 @@ def work(config: Config, *, burst: bool) -> None:
                 log.warning("Redis does not answer as it should (%s)", error)
                 return
             log.warning("Redis does not answer as it should (%s); trying again in %.1f s", error, pause)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # RQ's handler belongs to a worker that is no more
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         if time.monotonic() - began > 10 * MAX_BACK_OFF_S:
             pause = 0.2
         time.sleep(pause)

@@ -39,7 +39,7 @@ def pieces(data: bytes) -> list[bytes]:
 
 
 class SpoolWriter:
-    """Appends records; `flush` when 50 ms have passed or 64 KB wait.
+    """Appends records; `flush` at once after a pause, else when 50 ms have passed or 64 KB wait.
 
     While the disk is full, lines are counted and dropped, events are kept in memory, and both are
     written, the count as a gap record, as soon as there is room.
@@ -49,7 +49,7 @@ class SpoolWriter:
         self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.waiting: list[bytes] = []
         self.waiting_bytes = 0
-        self.since = 0.0
+        self.flushed_at = 0.0
         self.held: list[bytes | int] = []  # while the disk is full: events, and numbers of lost lines between them
         self.retry_at = 0.0
         self.last_owner = ""
@@ -85,8 +85,6 @@ class SpoolWriter:
         self._add(head + text[:-1].replace(b"\n", b"\n" + head) + b"\n", kind)
 
     def _add(self, data: bytes, owner: str) -> None:
-        if not self.waiting:
-            self.since = time.monotonic()
         self.waiting.append(data)
         self.waiting_bytes += len(data)
         self.last_owner = owner
@@ -98,13 +96,14 @@ class SpoolWriter:
         now = time.monotonic()
         if self.held:
             return max(0.0, self.retry_at - now)
-        return max(0.0, self.since + FLUSH_S - now) if self.waiting else None
+        return max(0.0, self.flushed_at + FLUSH_S - now) if self.waiting else None
 
     def flush(self) -> None:
         """Write what waits."""
         data = b"".join(self.waiting)
         self.waiting.clear()
         self.waiting_bytes = 0
+        self.flushed_at = time.monotonic()
         if self.held:
             self._hold(data)
             self._retry()

@@ -247,6 +247,20 @@ def test_a_worker_outlives_redis(tmp_path, own_valkey):
         server.close()
 
 
+def test_a_worker_can_be_stopped_while_redis_is_away(tmp_path, own_valkey):
+    server = AgentServer(tmp_path, own_valkey.url)
+    try:
+        worker = server.start("worker")
+        until(lambda: own_valkey.client().smembers("h:7:rq:workers"))
+        own_valkey.kill()
+        time.sleep(1.5)
+        assert worker.poll() is None
+        worker.terminate()
+        worker.wait(5)
+    finally:
+        server.close()
+
+
 def test_a_burst_worker_takes_what_there_is_and_its_runners_go_on(server):
     bodies = [server.payload("import time; time.sleep(.3); print('done')") for _ in range(3)]
     for body in bodies:

@@ -1,0 +1,105 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from deployments.agent import adopt, processes, spool
+from deployments.agent.adopt import Adopter, bury, end_session
+from tests.deployments.agent_bench import PROGRAM, AgentServer, ended, records, until
+
+RUNNER = [sys.executable, str(PROGRAM), "runner"]
+
+
+@pytest.fixture
+def server(tmp_path):
+    made = AgentServer(tmp_path, "redis://127.0.0.1:1/0")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def stranger():
+    """A process that leads a session of its own and is none of ours."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    until(lambda: processes.stat(process.pid).sid == process.pid)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def dead_runner(server, identity):
+    """An attempt whose runner is gone in the middle of a line."""
+    folder = server.claim("print(1)")
+    if identity:
+        spool.write_whole(folder / "pid", str(identity._asdict()).replace("'", '"').encode())
+    (folder / "step").write_text('{"n": 1}')
+    (folder / "lines").write_bytes(spool.record("o", "before") + b"1700000000000\to\thal")
+    return folder
+
+
+def test_a_claim_gets_one_runner(server):
+    adopter = Adopter(server.config, RUNNER)
+    folder = server.claim("import time; time.sleep(.5); print('done')")
+    assert adopter.tick() == [folder.name]
+    adopter.tick()
+    assert len(adopter.children) == 1
+    until(lambda: spool.is_alive(folder))
+    assert adopter.tick() == [folder.name]
+    until(lambda: ended(folder))
+    until(lambda: adopter.tick() == [])
+    assert adopter.finished == {folder.name}
+
+
+def test_a_pid_that_was_given_out_again_is_left_alone(server, stranger):
+    now = processes.identity(stranger.pid)
+    folder = dead_runner(server, now._replace(started=now.started - 5))
+    assert bury(folder, adopt.DIED)
+    assert ended(folder)["state"] == "failed"
+    assert stranger.poll() is None
+
+
+def test_a_session_of_before_a_reboot_is_left_alone(server, stranger):
+    folder = dead_runner(server, processes.identity(stranger.pid)._replace(boot_id="another"))
+    assert bury(folder, adopt.DIED)
+    assert "restarted" in ended(folder)["reason"][1]
+    assert stranger.poll() is None
+
+
+def test_the_end_is_written_once_after_the_mended_line(server):
+    folder = dead_runner(server, processes.Identity(2**22 - 1, 1, processes.boot_id()))
+    assert bury(folder, adopt.DIED) and bury(folder, adopt.DIED)
+    kinds = [(kind, text[:20]) for kind, text in records(folder)]
+    assert kinds == [("o", "before"), ("o", "hal"), ("v", '{"e":"step_end","n":'), ("v", '{"e":"ended","state"')]
+
+
+def test_a_living_runner_is_never_buried(server):
+    folder = server.claim("print(1)")
+    lock = processes.try_lock(folder / "lock")
+    assert bury(folder, adopt.DIED) is False
+    os.close(lock)
+    assert not (folder / "lines").exists()
+
+
+def test_without_room_the_end_is_left_for_the_next_time(server, monkeypatch):
+    folder = dead_runner(server, processes.Identity(2**22 - 1, 1, processes.boot_id()))
+    write = os.write
+    monkeypatch.setattr(adopt.os, "write", lambda descriptor, data: write(descriptor, data[:10]))
+    assert bury(folder, adopt.DIED) is False
+    assert [text for _, text in records(folder)] == ["before", "hal"]
+    monkeypatch.undo()
+    assert bury(folder, adopt.DIED) is True
+    assert ended(folder)["state"] == "failed"
+
+
+def test_what_ignores_sigterm_is_killed(server, monkeypatch):
+    monkeypatch.setattr(adopt, "LEFT_OVER_S", 0.3)
+    ignore = "import signal, time; signal.signal(15, 1); print('up', flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", ignore], start_new_session=True, stdout=subprocess.PIPE)
+    process.stdout.readline()
+    began = time.monotonic()
+    end_session(processes.identity(process.pid))
+    assert process.wait(1) == -signal.SIGKILL
+    assert time.monotonic() - began < 2
