@@ -1,0 +1,19 @@
+import gzip
+
+import pytest
+
+pytestmark = pytest.mark.django_db
+
+
+def test_pages_travel_compressed_where_the_browser_takes_it(client):
+    plain = client.get("/login/", headers={"Accept-Language": "en"})
+    packed = client.get("/login/", headers={"Accept-Language": "en", "Accept-Encoding": "gzip, br"})
+    assert "Content-Encoding" not in plain.headers and "Accept-Encoding" in plain.headers["Vary"]
+    assert packed.headers["Content-Encoding"] == "gzip" and len(packed.content) < len(plain.content) / 2
+    assert b"<html" in gzip.decompress(packed.content)
+    assert int(packed.headers["Content-Length"]) == len(packed.content)
+
+
+def test_every_page_forbids_scripts_and_styles_of_others(client):
+    policy = client.get("/login/").headers["Content-Security-Policy"]
+    assert "script-src 'self'" in policy and "style-src 'self'" in policy and "unsafe" not in policy
