@@ -8,8 +8,8 @@
 //     poll: { url, every_ms, apply },    // used while websockets are blocked; url may be a function
 //   });
 //
-// A socket that never opened three times in a row is taken as blocked: every subscription with a poll is polled,
-// and the socket is tried again every 30 s. A socket that was open and broke is tried again with growing pauses.
+// A socket that was never answered three times in a row is taken as blocked: every subscription with a poll is polled,
+// and the socket is tried again every 30 s. A socket that worked and broke is tried again at once, then with pauses.
 import { Poller } from "./polling.js";
 import { t } from "./texts.js";
 
@@ -48,19 +48,23 @@ export const liveState = () => now;
 function connect() {
   clearTimeout(timer);
   timer = 0;
-  let opened = false;
+  // Some proxies accept the handshake and pass nothing on: only an answer says that the way is open.
+  let answered = false;
   const mine = socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/`);
-  mine.onopen = () => { opened = true; open(); };
-  mine.onmessage = (event) => { if (mine === socket) hear(event.data); };
-  mine.onclose = (event) => { if (mine === socket) closed(event, opened); };
+  mine.onopen = () => { heard = Date.now(); entries.forEach(ask); };
+  mine.onmessage = (event) => {
+    if (mine !== socket) return;
+    if (!answered) works();
+    answered = true;
+    hear(event.data);
+  };
+  mine.onclose = (event) => { if (mine === socket) closed(event, answered); };
 }
 
-function open() {
+function works() {
   failures = 0;
-  heard = Date.now();
   poller.stop();
   tell("live", "");
-  entries.forEach(ask);
 }
 
 function ask(entry) {
@@ -91,13 +95,13 @@ function resume() {
   entries.forEach(ask);
 }
 
-function closed(event, opened) {
+function closed(event, answered) {
   socket = null;
   if (event.code === 4401) return tell("stalled", t(WHY.signed_out));  // trying again would not help
-  failures = opened ? 0 : failures + 1;
+  failures = answered ? 0 : failures + 1;
   if (failures < BLOCKED_AFTER) tell("stalled", t(WHY.lost));
   else if (!poller.running) fallBack();
-  if (!timer) timer = setTimeout(connect, pause(opened));
+  if (!timer) timer = setTimeout(connect, pause(answered));
 }
 
 function fallBack() {
@@ -106,9 +110,9 @@ function fallBack() {
 }
 
 // Jittered, so that a restarted console is not asked by every page in the same moment.
-function pause(opened) {
+function pause(answered) {
   if (failures >= BLOCKED_AFTER) return RETRY_MS;
-  return (opened ? 300 : 500 * 2 ** failures) * (0.5 + Math.random());
+  return (answered ? 300 : 500 * 2 ** failures) * (0.5 + Math.random());
 }
 
 function tell(state, reason) {

@@ -2,15 +2,20 @@
 
 import pytest
 
+from tests.browser.conftest import Pages
 
-@pytest.fixture
-def module(pages):
-    page = pages.open("/jobs/")
+
+@pytest.fixture(scope="module")
+def module(console, chromium):
+    opened = Pages(console, chromium)
+    page = opened.open("/jobs/")
 
     def run(name, code, *given):
         return page.evaluate(f"async (given) => {{ const m = await import('/static/js/{name}'); {code} }}", list(given))
 
-    return run
+    yield run
+    opened.close()
+    assert opened.complaints == []
 
 
 def painted(module, text):

@@ -24,6 +24,7 @@ export class Rows {
     this.list = [];
     this.step = null;      // number of the step that goes on
     this.heading = null;   // its row
+    this.ended = false;    // the end of the stream was read
     this.style = null;     // colours that a line left switched on
     this.printed = new Map();  // items that a step printed, and those it reported, until both halves are there
     this.touched = new Set();  // rows above the end that changed; whoever draws them clears it
@@ -76,7 +77,7 @@ export class Rows {
       return null;
     }
     if (name === "item") return this.#item(n, ms, event);
-    if (name === "ended") this.step = 0;
+    if (name === "ended") { this.step = 0; this.ended = true; }
     const level = name === "ended" && event.state === "failed" ? "error" : "";
     return { n, last: n, ms, type: "note", text: name ? "" : plain(text), level, event: name ? event : null };
   }

@@ -56,7 +56,7 @@ export class Store {
   jump(line) {
     return this.#turn(async () => {
       if (line >= this.low && line <= this.high) return;
-      if (line > this.high && line - this.high < 2 * STEP) { while (line > this.high && await this.#newer()); return; }
+      if (this.high >= this.low && line > this.high && line - this.high < 2 * STEP) { while (line > this.high && await this.#newer()); return; }
       this.#replace(await this.#ask({ after: Math.max(0, line - 300), n: 600 }));
     });
   }
@@ -103,6 +103,7 @@ export class Store {
   #append({ first, n, text, records = parse(text, first) }) {
     records.forEach((record) => this.rows.push(record));
     this.high = first + n - 1;
+    this.done ||= this.rows.ended;
     this.#trim("start");
   }
 

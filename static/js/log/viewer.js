@@ -30,6 +30,7 @@ export class Viewer {
   async open() {
     await this.#load(() => (this.range ? this.store.jump(this.range.from) : this.store.tail(innerWidth <= 640 ? 200 : 500)));
     if (this.range) this.reveal(this.store.rows.at(this.range.from)); else this.follow(true);
+    this.#chosenTools();
   }
 
   // One message of the topic job:<id>.
