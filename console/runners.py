@@ -1,5 +1,6 @@
 """Job runners of this machine, which outlive the console: who they are, and how they are ended. Plain code."""
 
+import json
 import os
 import signal
 import time
@@ -13,7 +14,7 @@ CANCEL_S = 15.0  # interrupt, terminate, kill take 5 s each
 
 @dataclass(frozen=True)
 class Runner:
-    """A living runner; `server` is the name of its folder, `agent` for this machine."""
+    """A living runner; `server` is the name of the server that it works for."""
 
     attempt: str
     server: str
@@ -33,8 +34,15 @@ def alive(var: Path) -> list[Runner]:
         for folder in spool.folders(attempts):
             who = spool.runner_identity(folder) if spool.is_alive(folder) else None
             if who:
-                found.append(Runner(folder.name, attempts.parent.name, who.pid, folder))
+                found.append(Runner(folder.name, _server_of(attempts.parent), who.pid, folder))
     return found
+
+
+def _server_of(state: Path) -> str:
+    try:
+        return str(json.loads((state / "config.json").read_text())["name"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return state.name
 
 
 def words(runners: list[Runner]) -> list[str]:

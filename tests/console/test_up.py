@@ -230,7 +230,8 @@ def test_runners_go_on_and_are_named_until_all_are_ended(console, runner):
     assert process.wait(20) == 0
     assert console.processes() == [job.pid]
     assert "make down ALL=1" in console.said()
-    assert f"job 12  attempt a12-1-0f3c5a7e  on agent  pid {job.pid}" in console.said()
+    name = json.loads((console.var / "agent" / "config.json").read_text())["name"]
+    assert f"job 12  attempt a12-1-0f3c5a7e  on {name}  pid {job.pid}" in console.said()
 
     code, words = console.manage("down")
     assert code == 0

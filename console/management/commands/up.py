@@ -1,6 +1,7 @@
 """`manage.py up`: prepare everything, then become the supervisor of the console's parts."""
 
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,9 @@ class Command(BaseCommand):
 
 
 def shown_host(bind: str) -> str:
-    """What a browser on this machine puts for the address that the web server listens on."""
-    if bind in ("0.0.0.0", "::", ""):
-        return "localhost"
+    """What a browser puts for the address that the web server listens on."""
+    if bind in ("0.0.0.0", "::"):
+        return socket.gethostname()
     return f"[{bind}]" if ":" in bind else bind
 
 
