@@ -143,7 +143,7 @@ class StepRun:
     def _write_items(self, found: list[dict[str, object] | str]) -> None:
         for item in found:
             if isinstance(item, str):
-                self.writer.say(f"item? {item}")
+                self.writer.say(f"无法识别的检查项 Not an item: {item}")
             else:
                 self.writer.event("item", **item)
 
@@ -161,7 +161,7 @@ class StepRun:
         self.rung += 1
         name, number = RUNGS[self.rung]
         if self.is_late:
-            self.writer.say(f"deadline: {signal.Signals(number).name}")
+            self.writer.say(f"已过时限，发送 {number.name}。Past its deadline: sent {number.name}.")
         else:
             self.writer.event("cancelling", rung=name)
         if number == signal.SIGKILL:
@@ -178,7 +178,7 @@ class StepRun:
             count = processes.signal_session(session, number, but=own)
             if not count:
                 return
-            self.writer.say(f"{count} left behind: {number.name}")
+            self.writer.say(f"留下 {count} 个进程，发送 {number.name}。{count} left behind: sent {number.name}.")
             until = time.monotonic() + patience
             while time.monotonic() < until and len(processes.session_members(session)) > 1:
                 self._turn(0.02)

@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import time
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -75,6 +74,8 @@ def main(argv: list[str] | None = None) -> int:
         attempt = Attempt(folder, load(options.config), json.loads((folder / "spec.json").read_text()), writer, signals)
         state, code, reason = run(attempt)
     except Exception:
+        import traceback  # every runner would pay for loading it
+
         for line in traceback.format_exc().splitlines():
             writer.say(line)
         state, code, reason = "failed", None, BROKEN

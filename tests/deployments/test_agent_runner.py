@@ -98,7 +98,7 @@ def test_items_become_events_between_the_lines(server):
         "e": "item", "key": "a", "title": ["甲", "a"], "verdict": "ok", "found": "5",
         "wanted": None, "remedy": None, "job": None,
     }  # fmt: skip
-    assert texts(folder, "s") == ["item? no json", 'item? {"key": 1}']
+    assert texts(folder, "s") == [f"无法识别的检查项 Not an item: {text}" for text in ("no json", '{"key": 1}')]
     assert ended(folder)["state"] == "succeeded"
 
 
