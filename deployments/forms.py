@@ -8,6 +8,7 @@ from typing import Any
 from django.http import QueryDict
 from django.utils.translation import gettext as _
 
+from deployments.language import pick
 from deployments.models import Server
 from deployments.steps import BadParams, Text, read_params
 
@@ -51,8 +52,6 @@ def read(module: ModuleType, given: QueryDict) -> tuple[dict[str, Any], dict[str
 
 def refusals(module: ModuleType, params: Mapping[str, Any]) -> dict[str, str]:
     """What the kind says against these values, by field, in the reader's language."""
-    from deployments.templatetags.jobs import pick
-
     try:
         read_params(module.Params, params)
     except BadParams as error:

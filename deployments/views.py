@@ -21,11 +21,12 @@ from console.errors import ConsoleError, Invalid, NotAllowed, NotFound
 from console.middleware import wants_json
 from console.templatetags.frame import texts_for_scripts
 from deployments import forms, kinds, page_texts
+from deployments.language import pick
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.services import job_list as listing
 from deployments.services import job_page, jobs, logs
 from deployments.steps import BadParams, read_params
-from deployments.templatetags.jobs import job_took, kind_title, pick
+from deployments.templatetags.jobs import job_took, kind_title
 
 
 def is_part(request: HttpRequest) -> bool:

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
+from deployments.language import pick
 from deployments.models import Job, JobState
 from deployments.steps import Text
 
@@ -34,7 +35,7 @@ class Verdict:
 
 def verdict(job: Job, state: str, counts: Mapping[str, int], steps: Sequence[StepState], *, newest: bool) -> Verdict:
     """What to say of an attempt in `state`; `counts` are those of its report, {} without one."""
-    reason = _pick(job.reason) if newest else ""
+    reason = pick(job.reason) if newest else ""
     if state in (JobState.SUCCEEDED, JobState.RUNNING) and counts:
         return _checked(job, state, counts, steps)
     say = WORDS.get(JobState(state), _other)
@@ -65,7 +66,7 @@ def _now(steps: Sequence[StepState]) -> str:
     running = next((step for step in steps if step.state == "running"), None)
     if running is None:
         return ""
-    return _("Step %(n)s of %(of)s: %(title)s") % {"n": running.n, "of": len(steps), "title": _pick(running.title)}
+    return _("Step %(n)s of %(of)s: %(title)s") % {"n": running.n, "of": len(steps), "title": pick(running.title)}
 
 
 def _running(job: Job, reason: str, steps: Sequence[StepState]) -> Verdict:
@@ -95,7 +96,7 @@ def _failed(job: Job, reason: str, steps: Sequence[StepState]) -> Verdict:
         return Verdict(
             reason or _("Failed on %(server)s") % {"server": job.server.name}, "", "critical", "state-failed"
         )
-    title = _("Step %(n)s failed: %(title)s") % {"n": step.n, "title": _pick(step.title)}
+    title = _("Step %(n)s failed: %(title)s") % {"n": step.n, "title": pick(step.title)}
     return Verdict(title, reason, "critical", "state-failed")
 
 
@@ -121,9 +122,3 @@ WORDS = {
     JobState.CANCELLED: _cancelled,
     JobState.LOST: _lost,
 }
-
-
-def _pick(pair: Sequence[str] | None) -> str:
-    if not pair:
-        return ""
-    return pair[0] if (get_language() or "").startswith("zh") else pair[1]

@@ -1,6 +1,5 @@
 """How jobs are shown: states as word, shape and colour; durations and moments; texts of kinds."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -8,14 +7,16 @@ from django import template
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import get_language, gettext
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.templatetags.frame import icon
 from deployments import kinds
+from deployments.language import pick
 from deployments.models import JobState
 
 register = template.Library()
+register.filter("pick", pick)
 
 # class and shape of each state of a job, a step and an item
 LOOKS = {
@@ -72,14 +73,6 @@ def look(name: str) -> str:
 @register.filter
 def state_word(name: str) -> str:
     return word(name)
-
-
-@register.filter
-def pick(pair: Sequence[str] | None) -> str:
-    """One of (zh, en); '' for None."""
-    if not pair:
-        return ""
-    return pair[0] if (get_language() or "").startswith("zh") else pair[1]
 
 
 @register.filter
