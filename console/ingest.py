@@ -12,16 +12,18 @@ import secrets
 import signal
 import time
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 import redis
 from django.conf import settings
 from django.db import DatabaseError, close_old_connections
+from django.db.models import Q
 from django.utils import timezone
 
 from console import live, streams
 from deployments import ingest as jobs_ingest
-from deployments.models import Server
+from deployments.models import Attempt, JobState, Server
 from deployments.services import jobs, reaper
 from monitoring.ingest import Messages, Telemetry
 
@@ -29,13 +31,14 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.05
 LEASE_MS = 10_000
+HEADS_S = 60.0
 LOGS_A_READ = 100  # chunks a stream and tick: bounds memory and the length of a transaction
 TELEMETRY_A_READ = 50
 RELEASE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
 
 
 class Ingest:
-    """`run()` until SIGTERM. Redis or the database away: waits with back-off, loses nothing, since cursors only move with rows."""
+    """`run()` until SIGTERM. With Redis or the database away it waits and loses nothing: cursors move with rows."""
 
     def __init__(self, url: str) -> None:
         self.redis = _connect(url)
@@ -80,6 +83,7 @@ class Ingest:
         self.log_cursors.clear()
         self._due.clear()
         self._reading_since = time.monotonic()
+        self._seed_heads()
         while not self.stopping:
             started = time.monotonic()
             if self._is_due("connections", started, 30.0):
@@ -127,7 +131,9 @@ class Ingest:
             self.log_cursors.pop(gone, None)
             self.telemetry_cursors.pop(gone, None)
 
-    def _read(self, cursors: dict[str, str], count: int) -> list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes] | None]]]]:
+    def _read(
+        self, cursors: dict[str, str], count: int
+    ) -> list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes] | None]]]]:
         if not cursors:
             return []
         answer = self.redis.xread(cursors, count=count)
@@ -198,9 +204,15 @@ class Ingest:
         self.lag_ms = 0.0
         return messages + self._open_heads()
 
+    def _seed_heads(self) -> None:
+        """The heads of what moved lately: a predecessor may have died between its commit and its messages."""
+        lately = timezone.now() - timedelta(seconds=HEADS_S)
+        for attempt in Attempt.objects.filter(Q(state=JobState.RUNNING) | Q(ended_at__gt=lately))[:1000]:
+            self.heads[attempt.job_id] = (attempt.pk, attempt.next_line - 1, time.monotonic())
+
     def _open_heads(self) -> Messages:
         """Each open job topic's last line again: a lost last message shows no hole by itself."""
-        old = time.monotonic() - 60
+        old = time.monotonic() - HEADS_S
         self.heads = {pk: head for pk, head in self.heads.items() if head[2] > old}
         return [
             live.message(f"job:{pk}", "head", {"attempt": attempt}, last)

@@ -54,7 +54,9 @@ def test_stored_lines_are_trimmed_acknowledged_and_published(turns, valkey, serv
     assert got[1]["data"]["text"].endswith("\to\thello") and got[2]["data"]["state"] == "running"
 
 
-def test_what_is_published_is_already_stored_trimmed_and_acknowledged(turns, valkey, server, attempt, spool, monkeypatch):
+def test_what_is_published_is_already_stored_trimmed_and_acknowledged(
+    turns, valkey, server, attempt, spool, monkeypatch
+):
     """A reader of the message may ask at once for the rows, and the server may forget at once."""
     seen = []
     publish = turns.ingest._publish
@@ -63,7 +65,13 @@ def test_what_is_published_is_already_stored_trimmed_and_acknowledged(turns, val
         messages = list(messages)
         if any(b'"log"' in data for _, data in messages):
             redis = valkey.client()
-            seen.append((LogChunk.objects.count(), redis.xlen(streams.logs(server.pk)), redis.hexists(streams.acked(server.pk), attempt.pk)))
+            seen.append(
+                (
+                    LogChunk.objects.count(),
+                    redis.xlen(streams.logs(server.pk)),
+                    redis.hexists(streams.acked(server.pk), attempt.pk),
+                )
+            )
         publish(messages)
 
     monkeypatch.setattr(turns.ingest, "_publish", look)
@@ -157,7 +165,12 @@ def test_silence_loses_a_job_but_not_while_we_were_away(turns, valkey, server, a
 def test_what_servers_write_never_stops_the_turn(turns, valkey, server, attempt):
     redis = valkey.client()
     turns.turn()
-    for entry in ({"d": "{"}, {"x": "y"}, {"d": b"\xff" * 100}, {"d": json.dumps({"type": "sample", "npus": "all", "t": "now"})}):
+    for entry in (
+        {"d": "{"},
+        {"x": "y"},
+        {"d": b"\xff" * 100},
+        {"d": json.dumps({"type": "sample", "npus": "all", "t": "now"})},
+    ):
         redis.xadd(streams.telemetry(server.pk), entry)
         redis.xadd(streams.logs(server.pk), entry)
     for data in ("{", "[]", json.dumps({"active": {"a": 1}}), json.dumps({"active": [[]] * 9})):
@@ -167,3 +180,22 @@ def test_what_servers_write_never_stops_the_turn(turns, valkey, server, attempt)
     turns.turn()
     turns.turn(after_s=6)
     assert redis.xlen(streams.logs(server.pk)) == 0
+
+
+def test_a_new_ingest_tells_the_last_line_that_its_predecessor_stored_but_did_not_publish(
+    valkey, server, attempt, spool
+):
+    redis = valkey.client()
+    listener = redis.pubsub(ignore_subscribe_messages=True)
+    listener.subscribe(streams.live(f"job:{attempt.job_id}"))
+    listener.get_message(timeout=1)
+    before = Turns(valkey.url)
+    before.ingest._publish = lambda messages: None  # it dies here
+    send(redis, server, spool.event(e="started"))
+    before.turn()
+    before.ingest._release()
+    after = Turns(valkey.url)
+    after.ingest._seed_heads()
+    after.turn()
+    told = [json.loads(m["data"]) for m in iter(lambda: listener.get_message(timeout=0.5), None)]
+    assert {"seq": 1, "type": "head", "data": {"attempt": attempt.pk}} in told
