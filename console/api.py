@@ -48,7 +48,7 @@ def console_error(request: HttpRequest, error: ConsoleError) -> HttpResponse:
 def not_signed_in(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
     refused = ConsoleError(
         _("The call carries no valid token."),
-        _("Send “Authorization: Bearer TOKEN”; an administrator makes one with “manage.py token create USER --role ROLE”."),
+        _("Send “Authorization: Bearer TOKEN”; an administrator makes one: manage.py token create USER --role ROLE."),
         code="not_signed_in",
         status=401,
     )
@@ -59,7 +59,8 @@ def not_signed_in(request: HttpRequest, error: AuthenticationError) -> HttpRespo
 def wrong_shape(request: HttpRequest, error: ValidationError) -> HttpResponse:
     problems = "; ".join(_problem(item) for item in error.errors[:8])
     refused = Invalid(
-        _("The call does not fit: %(problems)s.") % {"problems": problems}, _("Mend it and send it again; /api/v1/docs shows its shape.")
+        _("The call does not fit: %(problems)s.") % {"problems": problems},
+        _("Mend it and send it again; /api/v1/docs shows its shape."),
     )
     return console_error(request, refused)
 
@@ -82,7 +83,9 @@ def http_error(request: HttpRequest, error: HttpError) -> HttpResponse:
 
 @api.exception_handler(Http404)
 def not_found(request: HttpRequest, error: Http404) -> HttpResponse:
-    return console_error(request, NotFound(_("There is nothing at this address."), _("Look at /api/v1/docs for what there is.")))
+    return console_error(
+        request, NotFound(_("There is nothing at this address."), _("Look at /api/v1/docs for what there is."))
+    )
 
 
 api.add_router("", deployments_router)

@@ -39,5 +39,9 @@ def answer_once(request: HttpRequest, make: Callable[[], Answer]) -> Answer:
         if first is None:
             raise  # some other constraint
     if first.request_digest != digest:
-        raise Conflict(_("This Idempotency-Key was used for another call."), _("Send a new key with a new call."), code="key_reused")
+        raise Conflict(
+            _("This Idempotency-Key was used for another call."),
+            _("Send a new key with a new call."),
+            code="key_reused",
+        )
     return first.status, first.body

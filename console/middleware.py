@@ -59,14 +59,20 @@ class Compress:
 
 
 def wants_json(request: HttpRequest) -> bool:
-    return request.path.startswith(("/api/", "/metrics")) or request.headers.get("Accept", "").startswith("application/json")
+    return request.path.startswith(("/api/", "/metrics")) or request.headers.get("Accept", "").startswith(
+        "application/json"
+    )
 
 
 class SignedInUnlessApi(LoginRequiredMiddleware):
     """Every page asks who you are; the API asks for its token itself, its docs for a signed-in user."""
 
     def process_view(
-        self, request: HttpRequest, view_func: Callable[..., HttpResponseBase], view_args: tuple[Any, ...], view_kwargs: dict[str, Any]
+        self,
+        request: HttpRequest,
+        view_func: Callable[..., HttpResponseBase],
+        view_args: tuple[Any, ...],
+        view_kwargs: dict[str, Any],
     ) -> HttpResponseBase | None:
         if request.path.startswith("/api/v1/"):
             return None

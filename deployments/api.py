@@ -119,6 +119,10 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "lines": attempt.next_line - 1,
         "complete": attempt.done,
         "exit_code": attempt.exit_code,
-        "steps": list(attempt.steps.values("n", "title_zh", "title_en", "argv", "state", "exit_code", "first_line", "started_at", "ended_at")),
+        "steps": list(
+            attempt.steps.values(
+                "n", "title_zh", "title_en", "argv", "state", "exit_code", "first_line", "started_at", "ended_at"
+            )
+        ),
         "report": attempt.report,
     }

@@ -25,7 +25,7 @@ EVENT = b"\tv\t"
 
 
 class Chunk(NamedTuple):
-    """Lines `first` … `first + n - 1` of an attempt, bytes `b0` … `b1` of its spool; `data` is as sent, `raw` unpacked."""
+    """Lines `first` … `first + n - 1` of an attempt, bytes `b0` … `b1` of its spool; `raw` is `data` unpacked."""
 
     attempt: str
     first: int

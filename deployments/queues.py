@@ -88,7 +88,9 @@ def _enqueue(server: Server, rq_id: str, body: dict[str, Any], *, ttl_s: int) ->
 def is_waiting(attempt: Attempt) -> bool:
     """True while the dispatch stands in the server's queue or in its worker's hand."""
     waiting = queue(attempt.job.server_id)
-    return attempt.pk in waiting.get_job_ids() or attempt.pk.encode() in client().lrange(waiting.intermediate_queue_key, 0, -1)
+    return attempt.pk in waiting.get_job_ids() or attempt.pk.encode() in client().lrange(
+        waiting.intermediate_queue_key, 0, -1
+    )
 
 
 def withdraw(attempt: Attempt) -> bool:

@@ -61,7 +61,15 @@ class BadParams(ValueError):
         self.problems = problems
 
 
-TYPE_NAMES: dict[str, type | tuple[type, ...]] = {"text": str, "integer": int, "number": (int, float), "flag": bool, "choice": str, "npus": list, "texts": list}
+TYPE_NAMES: dict[str, type | tuple[type, ...]] = {
+    "text": str,
+    "integer": int,
+    "number": (int, float),
+    "flag": bool,
+    "choice": str,
+    "npus": list,
+    "texts": list,
+}
 TYPE_WORDS = {
     "text": Text("一段文字", "a text"),
     "integer": Text("整数", "a whole number"),

@@ -30,7 +30,13 @@ def show(request: HttpRequest, name: str) -> HttpResponse:
             code="unknown_server",
         )
     now = live_state.now(server)
-    return JsonResponse({**_brief(now), **{key: now[key] for key in ("npus", "processes", "host", "version", "error")}, "facts": server.facts})
+    return JsonResponse(
+        {
+            **_brief(now),
+            **{key: now[key] for key in ("npus", "processes", "host", "version", "error")},
+            "facts": server.facts,
+        }
+    )
 
 
 def _brief(now: live_state.Now) -> dict[str, Any]:

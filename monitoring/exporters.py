@@ -26,12 +26,14 @@ class Fleet(Collector):
         nows = live_state.all_now()
         servers: Counter[tuple[str, ...]] = Counter((now["state"], _simulated(now)) for now in nows)
         npus: Counter[tuple[str, ...]] = Counter((npu["occ"], _simulated(now)) for now in nows for npu in now["npus"])
-        faulty = Counter({flag: 0 for flag in ("false", "true")})
+        faulty = Counter(dict.fromkeys(("false", "true"), 0))
         for now in nows:
             faulty[_simulated(now)] += sum(map(live_state.is_faulty, now["npus"]))
         yield _family("servers", "Servers by state", ["state", "simulated"], servers)
         yield _family("npus", "NPUs by occupancy", ["occupancy", "simulated"], npus)
-        yield _family("npus_faulty", "NPUs whose health is not OK", ["simulated"], Counter({(k,): v for k, v in faulty.items()}))
+        yield _family(
+            "npus_faulty", "NPUs whose health is not OK", ["simulated"], Counter({(k,): v for k, v in faulty.items()})
+        )
         yield from _ingest()
 
 
@@ -53,8 +55,12 @@ def _ingest() -> Iterator[Metric]:
     except (redis.RedisError, ValueError):
         said = None
     if said:
-        yield GaugeMetricFamily("ascend_console_ingest_age_seconds", "Since ingest last reported", value=time.time() - said["t"])
-        yield GaugeMetricFamily("ascend_console_ingest_lag_seconds", "How far ingest is behind", value=said["lag_ms"] / 1000)
+        yield GaugeMetricFamily(
+            "ascend_console_ingest_age_seconds", "Since ingest last reported", value=time.time() - said["t"]
+        )
+        yield GaugeMetricFamily(
+            "ascend_console_ingest_lag_seconds", "How far ingest is behind", value=said["lag_ms"] / 1000
+        )
 
 
 @login_not_required
@@ -62,7 +68,10 @@ def metrics(request: HttpRequest) -> HttpResponse:
     """Prometheus text for whoever signs in or sends a bearer token of any role."""
     if tokens.caller(request) is None:
         raise ConsoleError(
-            _("The call carries no valid token."), _("Give Prometheus a token as its bearer_token."), code="not_signed_in", status=401
+            _("The call carries no valid token."),
+            _("Give Prometheus a token as its bearer_token."),
+            code="not_signed_in",
+            status=401,
         )
     registry = CollectorRegistry()
     registry.register(Fleet())

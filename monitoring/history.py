@@ -33,11 +33,18 @@ class MinuteSums:
                 if amount is None:
                     continue
                 slot = kept[place]
-                slot[0] = max(slot[0], amount) if field == "temp_c" and slot[1] else slot[0] * (field != "temp_c") + amount
+                slot[0] = (
+                    max(slot[0], amount) if field == "temp_c" and slot[1] else slot[0] * (field != "temp_c") + amount
+                )
                 slot[1] += 1
 
     def data(self) -> dict[str, Any]:
-        return {"n": self.n, "npus": {key: [_result(*pair) for pair in zip(FIELDS, kept, strict=True)] for key, kept in self.sums.items()}}
+        return {
+            "n": self.n,
+            "npus": {
+                key: [_result(*pair) for pair in zip(FIELDS, kept, strict=True)] for key, kept in self.sums.items()
+            },
+        }
 
 
 def _result(field: str, slot: list[float]) -> float | None:

@@ -105,7 +105,9 @@ class Telemetry:
         """Write the changed states into `pipeline`; returns the fleet's messages of this second."""
         heard = set(self.changed)
         if self.changed:
-            fields = {str(pk): json.dumps(self.nows[pk], separators=(",", ":")) for pk in self.changed if pk in self.nows}
+            fields = {
+                str(pk): json.dumps(self.nows[pk], separators=(",", ":")) for pk in self.changed if pk in self.nows
+            }
             if fields:
                 pipeline.hset(streams.FLEET_NOW, mapping=fields)
             self.changed.clear()
@@ -123,7 +125,10 @@ class Telemetry:
         if layout_changed:
             made.append(live.message("fleet", "layout", {"gen": self.steps.generation}, 0))
         if layout_changed or deltas:
-            full = {m: json.dumps({"gen": self.steps.generation, "steps": "".join(map(_letter, s))}) for m, s in self.steps.steps.items()}
+            full = {
+                m: json.dumps({"gen": self.steps.generation, "steps": "".join(map(_letter, s))})
+                for m, s in self.steps.steps.items()
+            }
             pipeline.hset(streams.FLEET_STEPS, mapping=full)
         return made + [live.message(f"fleet:{metric}", "steps", data, 0) for metric, data in deltas.items()]
 
@@ -229,8 +234,9 @@ def _save_npus(server: Server, now: live_state.Now) -> None:
     seen_at = datetime.fromtimestamp(now["seen"] or time.time(), UTC)
     rows = [
         Npu(
-            server=server, device_index=index, npu_id=npu["npu"], chip_id=npu["chip"] or 0, bus_id=(npu["bus_id"] or "")[:20] or None,
-            name=(npu["name"] or "")[:40], memory_total_mb=npu["hbm_total_mb"], seen_at=seen_at,
+            server=server, device_index=index, npu_id=npu["npu"], chip_id=npu["chip"] or 0,
+            bus_id=(npu["bus_id"] or "")[:20] or None, name=(npu["name"] or "")[:40],
+            memory_total_mb=npu["hbm_total_mb"], seen_at=seen_at,
         )
         for index, npu in enumerate(now["npus"])
         if isinstance(npu["npu"], int) and npu["npu"] >= 0

@@ -8,7 +8,6 @@ import pytest
 from django.utils import timezone
 
 
-
 @pytest.fixture
 def operator(db):
     from console.models import User

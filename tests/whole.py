@@ -37,7 +37,12 @@ class Whole:
         began = time.monotonic()
         with self.printed.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "manage.py", "up"], cwd=ROOT, env=self.env, stdout=out, stderr=out, stdin=subprocess.DEVNULL
+                [sys.executable, "manage.py", "up"],
+                cwd=ROOT,
+                env=self.env,
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
             )
         while time.monotonic() - began < 60:
             with contextlib.suppress(OSError, urllib.error.HTTPError):
@@ -48,7 +53,9 @@ class Whole:
         raise AssertionError(f"not ready within 60 s: {self.printed.read_text()}")
 
     def command(self, *words: str) -> str:
-        run = subprocess.run([sys.executable, "manage.py", *words], cwd=ROOT, env=self.env, capture_output=True, text=True, check=True)
+        run = subprocess.run(
+            [sys.executable, "manage.py", *words], cwd=ROOT, env=self.env, capture_output=True, text=True, check=True
+        )
         return run.stdout
 
     def token(self, role: str = "administrator") -> str:
@@ -57,7 +64,9 @@ class Whole:
     def call(self, path: str, token: str, body: object = None) -> dict:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "Accept-Language": "en"}
-        with urllib.request.urlopen(urllib.request.Request(f"{self.url}/api/v1{path}", data, headers), timeout=10) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(f"{self.url}/api/v1{path}", data, headers), timeout=10
+        ) as answer:
             return json.loads(answer.read())
 
     def stop(self) -> str:

@@ -79,7 +79,9 @@ def cancel_job(job: Job, *, by: User) -> Job:
         job.save(update_fields=["cancel_requested_at"])
         audit.record(by, "job.cancelled", job)
         if attempt is None or _never_left(attempt):
-            end_here(job, attempt, JobState.CANCELLED, Text("在服务器收到之前已取消", "Cancelled before the server saw it"))
+            end_here(
+                job, attempt, JobState.CANCELLED, Text("在服务器收到之前已取消", "Cancelled before the server saw it")
+            )
         else:
             transaction.on_commit(lambda: _ask_to_cancel(attempt))
     tell(job)
@@ -193,7 +195,9 @@ def _kind(kind: str) -> Any:
 
 def _params(module: Any, params: Mapping[str, Any]) -> Any:
     if len(json.dumps(params)) > MAX_PARAMS_BYTES:
-        raise Invalid(_("The parameters are longer than 64 kB."), _("Send only what the job kind asks for."), code="too_long")
+        raise Invalid(
+            _("The parameters are longer than 64 kB."), _("Send only what the job kind asks for."), code="too_long"
+        )
     try:
         return read_params(module.Params, params)
     except BadParams as error:

@@ -28,7 +28,8 @@ def mark_lost(silent: Iterable[int]) -> list[Job]:
         since = timezone.localtime(seen).strftime("%H:%M:%S %z") if seen else "—"
         reason = Text(
             f"{job.server.name} 自 {since} 起没有心跳；任务可能仍在运行，服务器恢复后会显示真实状态",
-            f"{job.server.name} has sent no beat since {since}; the job may still run, and shows its true state when the server is back",
+            f"{job.server.name} has sent no beat since {since}; the job may still run, "
+            "and shows its true state when the server is back",
         )
         # Guarded by the state read: an end that arrives at this very moment is not overwritten.
         if Job.objects.filter(pk=job.pk, state=JobState.RUNNING).update(state=JobState.LOST, reason=list(reason)):

@@ -17,7 +17,8 @@ NPU_NUMBERS = (
 )  # fmt: skip
 NPU_TEXTS = ("name", "health", "bus_id")
 HOST_NUMBERS = (
-    "load1", "cpu_pct", "cpus", "mem_used_mb", "mem_total_mb", "disk_used_gb", "disk_total_gb", "rx_kbps", "tx_kbps", "uptime_s",
+    "load1", "cpu_pct", "cpus", "mem_used_mb", "mem_total_mb", "disk_used_gb", "disk_total_gb",
+    "rx_kbps", "tx_kbps", "uptime_s",
 )  # fmt: skip
 
 

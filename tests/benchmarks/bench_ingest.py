@@ -46,7 +46,10 @@ def plain(redis: object, folder: Path) -> float:
         for entry_id, fields in found:
             cursor = entry_id
             zlib.decompress(fields[b"z"]).count(b"\n")
-            base.execute("INSERT INTO chunk (attempt, first, n, data) VALUES (?,?,?,?)", ("x", int(fields[b"f"]), int(fields[b"n"]), fields[b"z"]))
+            base.execute(
+                "INSERT INTO chunk (attempt, first, n, data) VALUES (?,?,?,?)",
+                ("x", int(fields[b"f"]), int(fields[b"n"]), fields[b"z"]),
+            )
         base.execute("COMMIT")
     return time.perf_counter() - started
 
@@ -97,7 +100,8 @@ def main() -> None:
         finally:
             valkey.kill()
     print(
-        f"log lines stored, one ingest process: {LINES / total:,.0f} lines/s (budget 50,000; while working {LINES / work:,.0f}/s; "
+        f"log lines stored, one ingest process: {LINES / total:,.0f} lines/s (budget 50,000; "
+        f"while working {LINES / work:,.0f}/s; "
         f"plain XREAD and INSERT {LINES / least:,.0f}/s, ratio {least / work:.2f})"
     )
 

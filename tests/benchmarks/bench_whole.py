@@ -4,6 +4,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 
 from tests.whole import Whole
@@ -23,7 +24,8 @@ window.WebSocket = class extends Real {
     const told = JSON.parse(event.data);
     requestAnimationFrame(() => setTimeout(() => {
       if (told.type === "sample" && told.data.t) late.sample.push(Date.now() - told.data.t * 1000);
-      if (told.type === "log") for (const line of told.data.text.split("\\n")) late.log.push(Date.now() - Number(line.split("\\t")[0]));
+      if (told.type !== "log") return;
+      for (const line of told.data.text.split("\\n")) late.log.push(Date.now() - Number(line.split("\\t")[0]));
     }));
   }); }
 };
@@ -96,23 +98,36 @@ def footprint(whole: Whole, seconds: float) -> None:
     before, started = cpu_s(pids), time.monotonic()
     time.sleep(seconds)
     used = (cpu_s(pids) - before) / (time.monotonic() - started)
-    print(f"whole demo of 20 servers: {pss_mb(pids):.0f} MB PSS in {len(pids)} processes (budget 600), {used / 2:.0%} of two cores (budget 25 %)")
+    print(
+        f"whole demo of 20 servers: {pss_mb(pids):.0f} MB PSS in {len(pids)} processes (budget 600), "
+        f"{used / 2:.0%} of two cores (budget 25 %)"
+    )
 
 
 def agent(whole: Whole, seconds: float) -> None:
     """The agent of this machine alone: a line of 20 s, no job."""
-    pids = [pid for pid in processes(whole.folder / "var") if b"agent/config.json" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    pids = [
+        pid
+        for pid in processes(whole.folder / "var")
+        if b"agent/config.json" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
     before, started = cpu_s(pids), time.monotonic()
     time.sleep(seconds)
     used = (cpu_s(pids) - before) / (time.monotonic() - started)
-    print(f"agent on an idle server: {used:.1%} of one core (budget 1 %), {pss_mb(pids):.0f} MB PSS in {len(pids)} processes (budget 80)")
+    print(
+        f"agent on an idle server: {used:.1%} of one core (budget 1 %), {pss_mb(pids):.0f} MB PSS "
+        f"in {len(pids)} processes (budget 80)"
+    )
 
 
 def lateness(whole: Whole, page: object) -> None:
     token = whole.token()
     page.goto("/servers/kp-01/")
     page.wait_for_timeout(20_000)
-    print(f"sample taken → shown in the browser, beside the 1 s clock: {spread(page.evaluate('late.sample'))} (budget p99 200)")
+    print(
+        "sample taken → shown in the browser, beside the 1 s clock: "
+        f"{spread(page.evaluate('late.sample'))} (budget p99 200)"
+    )
     own = next(s["name"] for s in whole.call("/servers", token)["servers"] if not s["simulated"])
     lines: list[float] = []
     starts: list[float] = []
@@ -124,8 +139,6 @@ def lateness(whole: Whole, page: object) -> None:
         lines += page.evaluate("late.log.slice(5)")
         answer = whole.call(f"/jobs/{job}", token)
         first = answer["attempt"]["steps"][0]["started_at"]
-        from datetime import datetime
-
         starts.append((datetime.fromisoformat(first).timestamp() - began) * 1000)
     print(f"log line written → shown in the browser: {spread(lines)} (budget p50 100, p99 300)")
     print(f"REST request → first step running: {spread(starts)} (budget p99 250)")
@@ -142,23 +155,37 @@ def big_fleet(folder: Path) -> None:
                 page.wait_for_selector("body[data-cells-shown-ms]")
                 timing = page.evaluate("JSON.parse(JSON.stringify(performance.getEntriesByType('navigation')[0]))")
                 paint = page.evaluate("Number(document.body.dataset.cellsShownMs)")
-                taken.append((timing["responseStart"] - timing["requestStart"], timing["transferSize"], timing["decodedBodySize"], paint, timing["responseEnd"]))
+                taken.append(
+                    (
+                        timing["responseStart"] - timing["requestStart"],
+                        timing["transferSize"],
+                        timing["decodedBodySize"],
+                        paint,
+                        timing["responseEnd"],
+                    )
+                )
                 page.wait_for_timeout(500)
             first, wire, decoded, cells, _ = (share([row[k] for row in taken], 50) for k in range(5))
             cdp = page.context.new_cdp_session(page)
             received = []
-            cdp.on("Network.webSocketFrameReceived", lambda event: received.append(len(event["response"]["payloadData"])))
+            cdp.on(
+                "Network.webSocketFrameReceived", lambda event: received.append(len(event["response"]["payloadData"]))
+            )
             cdp.send("Network.enable")
             page.wait_for_timeout(15_000)
         pids = processes(folder / "var")
         before = cpu_s(pids)
         time.sleep(10)
         print(
-            f"fleet page, 1,000 servers × {8}: first byte {first:.0f} ms (budget 200), {wire / 1024:,.0f} kB on the wire "
-            f"(budget 1,024; {decoded / 1024:,.0f} kB unpacked), all cells {cells:.0f} ms after the script began (budget 1,000), "
+            f"fleet page, 1,000 servers × 8: first byte {first:.0f} ms (budget 200), "
+            f"{wire / 1024:,.0f} kB on the wire (budget 1,024; {decoded / 1024:,.0f} kB unpacked), "
+            f"all cells {cells:.0f} ms after the script began (budget 1,000), "
             f"then {sum(received) / 15 / 1024:.1f} kB/s (budget 5)"
         )
-        print(f"console with 1,000 simulated servers: {(cpu_s(pids) - before) / 20:.0%} of two cores, {pss_mb(pids):.0f} MB PSS")
+        print(
+            f"console with 1,000 simulated servers: {(cpu_s(pids) - before) / 20:.0%} of two cores, "
+            f"{pss_mb(pids):.0f} MB PSS"
+        )
     finally:
         whole.stop()
 

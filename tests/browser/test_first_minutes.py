@@ -64,7 +64,12 @@ def test_from_sign_in_to_verdict_within_three_minutes(whole, page):
     assert page.complaints == []
     job = whole.call("/jobs", whole.token())["jobs"][0]
     attempt = whole.call(f"/jobs/{job['id']}", whole.token())["attempt"]
-    assert attempt["complete"] and {item["verdict"] for item in attempt["report"]} <= {"ok", "warning", "failed", "unknown"}
+    assert attempt["complete"] and {item["verdict"] for item in attempt["report"]} <= {
+        "ok",
+        "warning",
+        "failed",
+        "unknown",
+    }
     assert all(item["remedy"] for item in attempt["report"] if item["verdict"] in ("warning", "failed"))
     assert problems(page) == []
 

@@ -37,7 +37,12 @@ def test_a_job_is_queued_by_rest(operator_api, server):
     answer = post(operator_api, {"kind": "check", "server": "kp-01", "ticket": "OPS-1"})
     assert answer.status_code == 201, answer.content
     body = answer.json()
-    assert (body["state"], body["server"], body["ticket"], body["requester"]) == ("queued", "kp-01", "OPS-1", "operator-user")
+    assert (body["state"], body["server"], body["ticket"], body["requester"]) == (
+        "queued",
+        "kp-01",
+        "OPS-1",
+        "operator-user",
+    )
     assert operator_api.get(f"/api/v1/jobs/{body['id']}").json()["attempt"]["n"] == 1
     assert [job["id"] for job in operator_api.get("/api/v1/jobs?state=queued").json()["jobs"]] == [body["id"]]
 
@@ -86,7 +91,10 @@ def test_the_lower_of_token_and_user_decides(valkey, server):
 
 def test_the_same_call_with_a_key_gets_the_first_answer(operator_api, server):
     body = {"kind": "check", "server": "kp-01"}
-    first, again = post(operator_api, body, **{"Idempotency-Key": "k1"}), post(operator_api, body, **{"Idempotency-Key": "k1"})
+    first, again = (
+        post(operator_api, body, **{"Idempotency-Key": "k1"}),
+        post(operator_api, body, **{"Idempotency-Key": "k1"}),
+    )
     assert first.status_code == again.status_code == 201 and first.json() == again.json()
     assert Job.objects.count() == 1
     other = post(operator_api, {**body, "ticket": "x"}, **{"Idempotency-Key": "k1"})

@@ -44,7 +44,16 @@ def test_events_fold_into_steps_report_and_state(server, attempt, spool):
             server.pk: [
                 spool.event(e="started", attempt=attempt.pk, pid=1, host="h"),
                 spool.event(e="step", n=1, of=1, title=["系统", "System"], argv=["uname", "-m"]),
-                spool.event(e="item", key="arch", title=["架构", "Architecture"], verdict="warning", found="x86_64", wanted="aarch64", remedy=["换", "Change"], job=None),
+                spool.event(
+                    e="item",
+                    key="arch",
+                    title=["架构", "Architecture"],
+                    verdict="warning",
+                    found="x86_64",
+                    wanted="aarch64",
+                    remedy=["换", "Change"],
+                    job=None,
+                ),
                 spool.event(e="step_end", n=1, state="succeeded", exit=0, took_s=0.1),
             ]
         }
@@ -58,13 +67,21 @@ def test_events_fold_into_steps_report_and_state(server, attempt, spool):
     assert job.started_at < job.ended_at
     assert attempt.report[0]["verdict"] == "warning" and attempt.report[0]["line"] == 3
     step = attempt.steps.get()
-    assert (step.title_zh, step.state, step.first_line, step.last_line, step.argv) == ("系统", "succeeded", 2, 4, ["uname", "-m"])
+    assert (step.title_zh, step.state, step.first_line, step.last_line, step.argv) == (
+        "系统",
+        "succeeded",
+        2,
+        4,
+        ["uname", "-m"],
+    )
     assert done.acked[(server.pk, attempt.pk)][2] is True
 
 
 def test_a_lost_job_takes_its_true_state_when_the_end_arrives_late(server, attempt, spool):
     Job.objects.filter(pk=attempt.job_id).update(state=JobState.LOST, reason=["静默", "silent"])
-    ingest.store({server.pk: [spool.event(e="started"), spool.event(e="ended", state="failed", exit=3, reason=["坏", "bad"])]})
+    ingest.store(
+        {server.pk: [spool.event(e="started"), spool.event(e="ended", state="failed", exit=3, reason=["坏", "bad"])]}
+    )
     job = Job.objects.get(pk=attempt.job_id)
     assert (job.state, job.reason) == (JobState.FAILED, ["坏", "bad"])
 
@@ -98,7 +115,14 @@ BAD = [
     {b"a": b"x", b"f": b"1", b"n": b"1", b"b0": b"0", b"b1": b"9", b"z": zlib.compress(b"a\n")},
     {b"a": b"x", b"f": b"1", b"n": b"1", b"b0": b"0", b"b1": b"2", b"z": b"not zlib"},
     {b"a": b"x", b"f": b"1", b"n": b"1", b"b0": b"0", b"b1": b"2", b"z": zlib.compress(b"a\n")[:-3]},
-    {b"a": b"x", b"f": b"1", b"n": b"1", b"b0": b"0", b"b1": str(64 << 20).encode(), b"z": zlib.compress(b"\0" * (64 << 20))},
+    {
+        b"a": b"x",
+        b"f": b"1",
+        b"n": b"1",
+        b"b0": b"0",
+        b"b1": str(64 << 20).encode(),
+        b"z": zlib.compress(b"\0" * (64 << 20)),
+    },
 ]
 
 
@@ -117,16 +141,37 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-EVENT_FIELDS = ["n", "of", "title", "argv", "state", "exit", "key", "verdict", "found", "wanted", "remedy", "job", "rung", "reason"]
+EVENT_FIELDS = [
+    "n",
+    "of",
+    "title",
+    "argv",
+    "state",
+    "exit",
+    "key",
+    "verdict",
+    "found",
+    "wanted",
+    "remedy",
+    "job",
+    "rung",
+    "reason",
+]
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(sorted(ingest.FOLDS)), st.dictionaries(st.sampled_from(EVENT_FIELDS), json_values, max_size=6))
 def test_no_event_however_wrong_stops_ingest(server, kind, fields):
-    attempt = Attempt.objects.create(pk=f"a0-{Attempt.objects.count()}-x", n=Attempt.objects.count() + 1, job=_job(server))
-    entry = Spool(attempt.pk).chunk(("v", json.dumps({**fields, "e": kind})), ("v", "{broken"), ("v", "[1]"), ("o", "last"))
+    attempt = Attempt.objects.create(
+        pk=f"a0-{Attempt.objects.count()}-x", n=Attempt.objects.count() + 1, job=_job(server)
+    )
+    entry = Spool(attempt.pk).chunk(
+        ("v", json.dumps({**fields, "e": kind})), ("v", "{broken"), ("v", "[1]"), ("o", "last")
+    )
     assert ingest.store({server.pk: [entry]}).lines == 4
 
 
 def _job(server):
-    return Job.objects.filter(server=server).first() or Job.objects.create(server=server, kind="check", not_after=server.created_at)
+    return Job.objects.filter(server=server).first() or Job.objects.create(
+        server=server, kind="check", not_after=server.created_at
+    )

@@ -39,7 +39,9 @@ def test_every_key_lies_below_the_servers_prefix(job, server, valkey):
     assert {key.split(b":")[1] for key in valkey.client().keys("*")} == {str(server.pk).encode()}
 
 
-def test_without_redis_the_job_is_kept_and_pushed_later(server, operator, own_valkey, settings, django_capture_on_commit_callbacks):
+def test_without_redis_the_job_is_kept_and_pushed_later(
+    server, operator, own_valkey, settings, django_capture_on_commit_callbacks
+):
     settings.REDIS_URL = own_valkey.url
     own_valkey.kill()
     job = queue(server, operator, django_capture_on_commit_callbacks)
@@ -60,7 +62,12 @@ def test_a_viewer_queues_nothing(server, viewer):
 
 @pytest.mark.parametrize(
     ("kind", "params", "code"),
-    [("format_disk", {}, "unknown_kind"), ("../os", {}, "unknown_kind"), ("check", {"depth": 3}, "invalid_params"), ("check", {"deep": "yes"}, "invalid_params")],
+    [
+        ("format_disk", {}, "unknown_kind"),
+        ("../os", {}, "unknown_kind"),
+        ("check", {"depth": 3}, "invalid_params"),
+        ("check", {"deep": "yes"}, "invalid_params"),
+    ],
 )
 def test_wrong_calls_are_answered_in_words_and_write_nothing(server, operator, kind, params, code):
     with pytest.raises(ConsoleError) as caught:

@@ -12,7 +12,11 @@ pytestmark = pytest.mark.django_db
 
 
 def series(text):
-    return {(s.name, *sorted(s.labels.values())): s.value for family in text_string_to_metric_families(text) for s in family.samples}
+    return {
+        (s.name, *sorted(s.labels.values())): s.value
+        for family in text_string_to_metric_families(text)
+        for s in family.samples
+    }
 
 
 def test_metrics_ask_for_a_token(client):

@@ -14,14 +14,16 @@ from monitoring.models import Minute
 from monitoring.services import fleet_steps, live_state, readings
 
 NPU = {
-    "npu": 0, "chip": 0, "phy_id": None, "name": "910B3", "health": "OK", "power_w": 93.5, "temp_c": 41, "hugepages_used": 0,
-    "hugepages_total": 0, "bus_id": "0000:C1:00.0", "aicore_pct": 40, "memory_used_mb": 0, "memory_total_mb": 0,
+    "npu": 0, "chip": 0, "phy_id": None, "name": "910B3", "health": "OK", "power_w": 93.5, "temp_c": 41,
+    "hugepages_used": 0, "hugepages_total": 0, "bus_id": "0000:C1:00.0", "aicore_pct": 40, "memory_used_mb": 0, "memory_total_mb": 0,
     "hbm_used_mb": 3400, "hbm_total_mb": 65536,
 }  # fmt: skip
 
 
 def sample(seq=1, npus=(NPU,), processes=(), **more):
-    return json.dumps({"type": "sample", "seq": seq, "t": time.time(), "npus": list(npus), "processes": list(processes), **more}).encode()
+    return json.dumps(
+        {"type": "sample", "seq": seq, "t": time.time(), "npus": list(npus), "processes": list(processes), **more}
+    ).encode()
 
 
 class Pipe:
@@ -63,7 +65,9 @@ def test_a_sample_becomes_live_state_rows_and_messages(telemetry):
 def test_an_unreadable_reading_keeps_the_devices_visible(telemetry):
     pk = first(telemetry)
     telemetry.take(pk, sample(), received=1000.0)
-    telemetry.take(pk, sample(npus=(), error={"code": -8005, "meaning": "dcmi-init", "text": "dcmi module"}), received=1001.0)
+    telemetry.take(
+        pk, sample(npus=(), error={"code": -8005, "meaning": "dcmi-init", "text": "dcmi module"}), received=1001.0
+    )
     now = telemetry.nows[pk]
     assert now["error"]["text"] == "dcmi module"
     assert [(npu["bus_id"], npu["occ"], npu["temp_c"]) for npu in now["npus"]] == [("0000:C1:00.0", "unreadable", None)]
@@ -89,7 +93,9 @@ def test_occupancy(name, used, processes, occupancy):
 
 
 def test_a_chip_without_hbm_shows_its_ddr():
-    npu = live_state.npu_now({**NPU, "hbm_used_mb": None, "hbm_total_mb": None, "memory_used_mb": 1500, "memory_total_mb": 44280}, [])
+    npu = live_state.npu_now(
+        {**NPU, "hbm_used_mb": None, "hbm_total_mb": None, "memory_used_mb": 1500, "memory_total_mb": 44280}, []
+    )
     assert (npu["hbm_used_mb"], npu["hbm_total_mb"]) == (1500, 44280)
 
 
@@ -129,7 +135,15 @@ def test_steps_rebuild_what_the_fleet_shows():
     steps, shown = fleet_steps.FleetSteps(), None
     for _ in range(50):
         amounts = [dice.choice([None, 0, 3, 50, 100, 200]) for _ in range(300)]
-        nows = [{"id": 1, "npus": [{"aicore": a, "hbm_used_mb": None, "hbm_total_mb": None, "temp_c": None, "power_w": None} for a in amounts]}]
+        nows = [
+            {
+                "id": 1,
+                "npus": [
+                    {"aicore": a, "hbm_used_mb": None, "hbm_total_mb": None, "temp_c": None, "power_w": None}
+                    for a in amounts
+                ],
+            }
+        ]
         changed, messages = steps.advance(nows)
         if changed:
             shown = list(steps.steps["aicore_pct"])
@@ -151,7 +165,9 @@ def test_noise_on_an_edge_sends_nothing():
 def test_one_packed_row_a_minute(telemetry):
     pk = first(telemetry)
     for second, (aicore, temp) in enumerate([(10, 40), (20, 50), (30, 45)]):
-        telemetry.take(pk, sample(seq=second, npus=({**NPU, "aicore_pct": aicore, "temp_c": temp},)), received=600.0 + second)
+        telemetry.take(
+            pk, sample(seq=second, npus=({**NPU, "aicore_pct": aicore, "temp_c": temp},)), received=600.0 + second
+        )
     telemetry.take(pk, sample(seq=9, npus=({**NPU, "aicore_pct": None},)), received=665.0)
     telemetry.flush()
     row = Minute.objects.get()
@@ -167,7 +183,11 @@ json_values = st.recursive(
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.dictionaries(st.sampled_from(["npus", "processes", "host", "error", "seq", "t", "version", "holders"]), json_values))
+@given(
+    st.dictionaries(
+        st.sampled_from(["npus", "processes", "host", "error", "seq", "t", "version", "holders"]), json_values
+    )
+)
 def test_no_sample_however_wrong_raises(fields):
     cleaned = readings.clean_sample(fields)
     server = Server(pk=1, name="x")
@@ -178,8 +198,14 @@ def test_no_sample_however_wrong_raises(fields):
 
 def test_hostile_samples_are_bounded(telemetry):
     pk = first(telemetry)
-    assert readings.read(b"[" * 100_000) is None and readings.read(b"x" * (3 << 20)) is None and readings.read(b"\xff") is None
-    huge = sample(npus=[{**NPU, "npu": n, "name": "<script>" * 50} for n in range(500)], processes=[{"name": "x" * 999}] * 1500)
+    assert (
+        readings.read(b"[" * 100_000) is None
+        and readings.read(b"x" * (3 << 20)) is None
+        and readings.read(b"\xff") is None
+    )
+    huge = sample(
+        npus=[{**NPU, "npu": n, "name": "<script>" * 50} for n in range(500)], processes=[{"name": "x" * 999}] * 1500
+    )
     telemetry.take(pk, huge, received=1.0)
     now = telemetry.nows[pk]
     assert len(now["npus"]) == readings.MAX_NPUS and len(now["processes"]) == readings.MAX_PROCESSES
