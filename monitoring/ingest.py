@@ -49,6 +49,7 @@ class Telemetry:
         for gone in self.nows.keys() - self.servers.keys():
             for kept in (self.nows, self._rows, self._states, self._minutes, self._inventory, self.heard):
                 kept.pop(gone, None)
+            self.changed.add(gone)
         for pk, server in self.servers.items():
             if pk not in self.nows:
                 self.nows[pk] = live_state.unheard(server)
@@ -110,6 +111,9 @@ class Telemetry:
             }
             if fields:
                 pipeline.hset(streams.FLEET_NOW, mapping=fields)
+            gone = [str(pk) for pk in self.changed if pk not in self.nows]
+            if gone:
+                pipeline.hdel(streams.FLEET_NOW, *gone)
             self.changed.clear()
         messages = self._fleet_steps(pipeline)
         messages += self._state_changes(at)

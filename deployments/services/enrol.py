@@ -159,6 +159,7 @@ def forget_gone() -> list[int]:
         for key in connection.scan_iter("h:*", count=1000)
         if (match := re.match(r"h:(\d+):", key.decode()))
     }
+    found |= {int(field) for field in connection.hkeys(streams.FLEET_NOW)}
     gone = sorted(found - known)
     for server_id in gone:
         forget(connection, server_id)

@@ -254,6 +254,40 @@ def test_a_runner_that_does_not_end_is_killed(console, runner, monkeypatch):
     assert job.wait(5) == -signal.SIGKILL
 
 
+REMOVE = """
+from console.models import User
+from deployments.services import enrol
+enrol.remove_demo(by=User.objects.get(username="admin"))
+"""
+
+
+def demo_processes(console):
+    lines = (Path(f"/proc/{pid}/cmdline") for pid in console.processes())
+    return [path.parent.name for path in lines if b"deployments.demo" in path.read_bytes()]
+
+
+def test_a_removed_demo_ends_at_once_and_stays_away(console):
+    process = console.up()
+    console.until(lambda: demo_processes(console))
+    connection = redis.Redis.from_url((console.var / "redis_url").read_text())
+    console.until(lambda: connection.hlen("fleet:now") == 3)
+    code, words = console.manage("shell", "-c", REMOVE)
+    assert code == 0, words
+    console.until(lambda: not demo_processes(console), 10)
+    console.until(lambda: connection.hlen("fleet:now") == 1, 10)
+    time.sleep(1.5)  # longer than the pause after which a part is started again
+    assert not demo_processes(console)
+    assert process.poll() is None
+    assert set(connection.acl_users()) == {"console", "default", "h1"}
+    process.terminate()
+    assert process.wait(20) == 0
+
+    console.up()
+    console.until(lambda: is_ready(console))
+    assert connection.hlen("fleet:now") == 1
+    assert not demo_processes(console)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_make_up_ends_with_everything_whatever_ends_make(console, number):
     venv = Path(sys.prefix)

@@ -117,8 +117,10 @@ def test_the_sweep_forgets_servers_that_are_no_more(valkey):
     gone = local.pk + 100
     connection.execute_command("ACL", "SETUSER", streams.user(gone), *streams.acl_rules(gone, "pw"))
     connection.mset({f"h:{gone}:acked": 1, f"h:{gone + 1}:acked": 1, f"h:{local.pk}:acked": 1, "h:odd": 1})
-    assert enrol.forget_gone() == [gone, gone + 1]
-    assert set(connection.keys("*")) == {f"h:{local.pk}:acked".encode(), b"h:odd"}
+    connection.hset(streams.FLEET_NOW, mapping={local.pk: "{}", gone + 2: "{}"})
+    assert enrol.forget_gone() == [gone, gone + 1, gone + 2]
+    assert set(connection.keys("*")) == {f"h:{local.pk}:acked".encode(), b"h:odd", b"fleet:now"}
+    assert connection.hkeys(streams.FLEET_NOW) == [str(local.pk).encode()]
     assert set(connection.acl_users()) == {"default", streams.user(local.pk)}
     connection.acl_deluser(streams.user(local.pk))
 
