@@ -73,7 +73,16 @@ def _row(server: fleet_page.PageServer, *, hidden: bool) -> dict[str, Any]:
     if not server["npus"] and (server["state"] == "never" or server["error"]):
         tally = dict.fromkeys(tally)  # nobody knows how many there are
     look = page_texts.look_of(server["state"], faulty=bool(tally["faulty"]), error=server["error"])
-    return {"server": server, "sum": fleet_page.summary(server), "look": look, "tally": tally, "hidden": hidden}
+    age = server["age"]
+    return {
+        "server": server,
+        "sum": fleet_page.summary(server),
+        "look": look,
+        "age": page_texts.age_of(server["state"], age),
+        "late": age is None or age > page_texts.LATE_S,
+        "tally": tally,
+        "hidden": hidden,
+    }
 
 
 def _jobs_under_way() -> dict[bool, dict[str, int]]:

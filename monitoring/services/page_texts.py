@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from django.utils.functional import Promise
 from django.utils.translation import gettext, gettext_lazy, gettext_noop, pgettext_lazy
 
+from console.templatetags.frame import seconds_in_words
+
 StrOrPromise = str | Promise
 
 
@@ -87,6 +89,19 @@ def choices() -> dict[str, list[tuple[str, str]]]:
     """{name of a select: [(value, label)]} in the reader's language."""
     lists = {"metric": METRICS, "group": GROUPS, "sort": SORTS}
     return {name: [(value, gettext(key)) for value, key in words.items()] for name, words in lists.items()}
+
+
+LATE_S = 5  # a reading is due every second; older than this it is greyed
+
+
+def age_of(state: str, age_s: float | None) -> str:
+    """How old a server's last reading is; with the state's name where it is not heard any more."""
+    if state in ("live", "maintenance"):
+        return seconds_in_words(age_s)
+    word = str(STATES[state].word)
+    return (
+        word if age_s is None else gettext("%(state)s for %(span)s") % {"state": word, "span": seconds_in_words(age_s)}
+    )
 
 
 def look_of(state: str, *, faulty: bool, error: bool) -> Look:

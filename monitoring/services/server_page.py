@@ -240,7 +240,7 @@ def _fact(key: str, value: Any) -> str:
         value = value.get("version") or ", ".join(f"{name} {word}" for name, word in value.items())
     if isinstance(value, list):
         value = ", ".join(str(item) for item in value)
-    return str(value)[:200]
+    return str(value).strip()[:200] or "—"
 
 
 def driver(known: Mapping[str, Any], now: Now) -> str:

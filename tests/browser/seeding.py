@@ -132,7 +132,27 @@ def forget():
     Job.objects.all().delete()
 
 
-CALLS = {one.__name__: one for one in (user, server, job, jobs, send, stored, heard, rows, newest_job, forget)}
+def sample(name, npus=(), processes=(), error=None, seq=1, host=None):
+    """What the server's sampler would send next; `npus` are {aicore_pct, …} merged over a free 910B3."""
+    from console import streams
+    from console.redis import client
+    from deployments.models import Server
+
+    idle = {
+        "chip": 0, "phy_id": 0, "name": "910B3", "health": "OK", "power_w": 92.0, "temp_c": 40, "hugepages_used": 0,
+        "hugepages_total": 0, "aicore_pct": 0, "memory_used_mb": 0, "memory_total_mb": 0, "hbm_used_mb": 3200,
+        "hbm_total_mb": 65536,
+    }  # fmt: skip
+    printed = [{**idle, "npu": n, "bus_id": f"0000:{0x81 + n:02X}:00.0", **npu} for n, npu in enumerate(npus)]
+    of = Server.objects.get(name=name)
+    message = {
+        "type": "sample", "seq": seq, "t": time.time(), "took_ms": 30.0, "version": "25.5.1", "simulated": of.simulated,
+        "npus": printed, "processes": list(processes), "host": host or {}, "error": error,
+    }  # fmt: skip
+    client().xadd(streams.telemetry(of.pk), {"d": json.dumps(message)})
+
+
+CALLS = {one.__name__: one for one in (user, server, job, jobs, send, stored, heard, rows, newest_job, forget, sample)}
 
 
 def main():

@@ -5,14 +5,14 @@ import { isStale } from "./square.js";
 
 const PLAIN = { metric: "aicore_pct", group: "rack", sort: "name", view: "squares", fleet: "", show: "", find: "" };
 
-export function readAddress() {
-  const given = new URLSearchParams(location.search);
-  return Object.fromEntries(Object.entries(PLAIN).map(([name, plain]) => [name, given.get(name) ?? plain]));
+// What the server made of the address stands in the form: values that it does not know are gone already.
+export function readForm(form) {
+  return Object.fromEntries(Object.entries(PLAIN).map(([name, plain]) => [name, form.elements[name]?.value ?? plain]));
 }
 
 export function queryOf(asked, changes = {}) {
   const wanted = Object.entries({ ...asked, ...changes }).filter(([name, value]) => value !== PLAIN[name]);
-  return `?${new URLSearchParams(wanted)}`;
+  return wanted.length ? `?${new URLSearchParams(wanted)}` : "";
 }
 
 export function matches(server, { fleet, show, find }) {

@@ -27,7 +27,7 @@ export class Strips {
         link.hidden = !(counts[show] || pressed || ALWAYS.has(show));
         if (pressed) link.setAttribute("aria-current", "true");
         else link.removeAttribute("aria-current");
-        link.href = queryOf(asked, pressed ? { fleet: "", show: "" } : { fleet: name, show });
+        link.href = location.pathname + queryOf(asked, pressed ? { fleet: "", show: "" } : { fleet: name, show });
       }
     }
   }

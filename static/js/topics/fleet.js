@@ -4,7 +4,7 @@ import { t } from "../texts.js";
 import { typing } from "../frame.js";
 import { Heatmap } from "../heatmap.js";
 import { Fleet, METRICS } from "../fleet/model.js";
-import { readAddress, queryOf, matches, arrange } from "../fleet/query.js";
+import { readForm, queryOf, matches, arrange } from "../fleet/query.js";
 import { Rows } from "../fleet/rows.js";
 import { Strips } from "../fleet/strips.js";
 import { Card } from "../fleet/card.js";
@@ -17,12 +17,10 @@ const form = document.getElementById("fleet-form");
 const wall = document.querySelector("#wall canvas");
 const looks = root && read("fleet-states");
 
-let asked = readAddress();
-if (location.pathname !== "/") asked.view = "table";
+let asked = form && readForm(form);
 let fleet, rows, strips, card, maps = [], stopSteps = null, dead = 0;
 
 function start(block) {
-  if (!METRICS[asked.metric]) asked.metric = "aicore_pct";
   fleet = new Fleet(block, asked.metric);
   const table = document.getElementById("fleet-table");
   rows = table && new Rows(table, looks);
@@ -81,7 +79,7 @@ function scale() {
 function choose(changes) {
   const metric = asked.metric;
   asked = { ...asked, ...changes };
-  history.replaceState(null, "", queryOf(location.pathname === "/" ? asked : { ...asked, view: "squares" }));
+  history.replaceState(null, "", location.pathname + queryOf(location.pathname === "/" ? asked : { ...asked, view: "squares" }));
   for (const [name, value] of Object.entries(changes)) if (form.elements[name]) form.elements[name].value = value;
   if (asked.metric !== metric) {
     fleet.setMetric(asked.metric);

@@ -89,8 +89,10 @@ function renew() {
     try {
       const page = new DOMParser().parseFromString(await (await fetch(location.href)).text(), "text/html");
       body.replaceChildren(...page.getElementById("server-body").childNodes);
+      const fresh = JSON.parse(page.getElementById("server-data").textContent);
       const points = Object.fromEntries([...tiles].map(([key, tile]) => [key, tile.points]));
-      bind({ ...JSON.parse(page.getElementById("server-data").textContent).sparks, ...points });
+      bind({ ...fresh.sparks, ...points });
+      now = fresh.now;  // it may be older than the reading that asked for it: the next one then asks again
     } finally {
       renewing = 0;
     }
