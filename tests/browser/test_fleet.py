@@ -159,7 +159,7 @@ def test_axe_finds_nothing(console, pages, address, theme, width):
 
 def test_the_page_works_without_websockets(console, quiet_pages):
     page = quiet_pages.open("/login/")
-    blocked = "class { static OPEN = 1; constructor() { setTimeout(() => this.onclose?.({ code: 1006 })); } close() {} }"
+    blocked = "class { static OPEN = 1; constructor() { setTimeout(() => this.onclose({ code: 1006 })); } close() {} }"
     page.add_init_script(f"window.WebSocket = {blocked}")
     page.goto("/")
     expect(page.locator("#live-chip")).to_have_text("polling", timeout=15000)
