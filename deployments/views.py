@@ -23,6 +23,7 @@ from console.templatetags.frame import texts_for_scripts
 from deployments import forms, kinds, page_texts
 from deployments.language import pick
 from deployments.models import Attempt, Job, JobState, Server
+from deployments.models.job import ENDED
 from deployments.services import job_list as listing
 from deployments.services import job_page, jobs, logs
 from deployments.steps import BadParams, read_params
@@ -142,7 +143,8 @@ def job_detail(request: HttpRequest, pk: int) -> HttpResponse:
         item |= _applied_by(item.get("job"), job)
     if is_part(request):
         return render(request, "deployments/_job_live.html", context)
-    context |= {"log": _log_config(job, attempt, attempts), "texts": texts_for_scripts(page_texts.JOB)}
+    context |= {"log": _log_config(job, attempt, attempts), "log_complete": bool(attempt and attempt.done)}
+    context |= {"texts": texts_for_scripts(page_texts.JOB)}
     return render(request, "deployments/job_detail.html", context)
 
 
@@ -165,7 +167,7 @@ def _log_config(job: Job, attempt: Attempt | None, attempts: list[Attempt]) -> d
         "job": job.pk,
         "attempt": attempt.pk if attempt else None,
         "newest": attempt is None or attempt is attempts[-1],
-        "done": bool(attempt and attempt.done),
+        "ended": bool(attempt and attempt.state in ENDED),
         "lines": reverse("deployments:job-lines", args=[job.pk]),
         "started": int(attempt.started_at.timestamp() * 1000) if attempt and attempt.started_at else None,
     }

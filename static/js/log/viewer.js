@@ -12,8 +12,8 @@ const kept = (name, other) => { try { return localStorage.getItem(name) ?? other
 const keep = (name, value) => { try { localStorage.setItem(name, value); } catch { /* private mode */ } };
 
 export class Viewer {
-  constructor(root, { url, attempt, start, newest }) {
-    Object.assign(this, { root, newest, following: false, seen: 0, range: chosen(), loading: false, problem: "" });
+  constructor(root, { url, attempt, start, newest, ended }) {
+    Object.assign(this, { root, newest, ended, following: false, seen: 0, range: chosen(), loading: false, problem: "" });
     this.part = (name) => root.querySelector(`[data-log="${name}"]`);
     this.pane = this.part("lines");
     this.view = { times: kept("log-times", "off"), start, folded: new Set() };
@@ -83,11 +83,14 @@ export class Viewer {
 
   tell() {
     const { total, low, high, done } = this.store, unread = total - this.seen;
-    const state = !this.newest || (done && high >= total) ? t("complete") : this.following ? t("following") : t("paused");
+    // A job that ended before its server wrote anything has a log that stays empty.
+    const complete = !this.newest || (done && high >= total) || (this.ended && !total);
+    const state = complete ? t("complete") : this.following ? t("following") : t("paused");
     const whole = low <= 1 && high >= total;
     const count = whole ? t("%(n)s lines", { n: figure(total) }) : t("lines %(low)s–%(high)s of %(n)s", { low: figure(low), high: figure(Math.min(high, total)), n: figure(total) });
-    this.part("status").textContent = this.problem || (total ? `${count} · ${state}` : done ? t("This attempt wrote no log.") : t("No lines yet. They appear as the server sends them."));
-    this.#followButton(state === t("complete"), unread);
+    this.part("status").textContent = this.problem || (total ? `${count} · ${state}` : complete ? t("This attempt wrote no log.") : t("No lines yet. They appear as the server sends them."));
+    this.#followButton(complete, unread);
+    this.root.classList.toggle("complete", complete);
     this.#here();
   }
 

@@ -4,8 +4,8 @@ import { Viewer } from "../log/viewer.js";
 import { took } from "../times.js";
 import { typing } from "../frame.js";
 
-const { job, attempt, newest, lines, started } = JSON.parse(document.getElementById("log-config").textContent);
-const viewer = new Viewer(document.getElementById("log"), { url: lines, attempt, start: started, newest });
+const { job, attempt, newest, ended, lines, started } = JSON.parse(document.getElementById("log-config").textContent);
+const viewer = new Viewer(document.getElementById("log"), { url: lines, attempt, start: started, newest, ended });
 const live = document.getElementById("job-live");
 
 // State, steps and report come as one fragment, at most twice a second, and after the lines that caused it.
@@ -48,27 +48,33 @@ let current = attempt;
 subscribe(`job:${job}`, {
   after: () => ({ after: viewer.store.high, ...(current && { attempt: current }) }),
   message(type, data, seq) {
-    if (type === "log") lines_came(data);
+    if (type === "log") linesCame(data);
     else if (type === "head") { if (!data?.attempt || data.attempt === current) viewer.head(seq); }
     else if (type === "behind") viewer.head(data.total);
-    else if (type === "state") redraw();
+    else if (type === "state") stateChanged(data.state);
   },
   poll: { url: () => `${lines}?after=${viewer.store.high}&n=1000${current ? `&attempt=${current}` : ""}`, every_ms: 2000, apply: polled },
 });
 
 // Lines of another attempt belong to another log; where none was there yet, this is the one.
-function lines_came(data) {
+function linesCame(data) {
   current ??= viewer.store.attempt = data.attempt;
   if (data.attempt !== current) { redraw(); return; }
   viewer.live(data);
   if (EVENT.test(data.text)) redraw();
 }
 
+function stateChanged(name) {
+  viewer.ended = newest && ["succeeded", "failed", "cancelled"].includes(name);
+  viewer.tell();
+  redraw();
+}
+
 let polledState = "";
 function polled(json) {
-  if (json.n) lines_came({ attempt: json.attempt, first: json.first, n: json.n, text: json.text });
+  if (json.n) linesCame({ attempt: json.attempt, first: json.first, n: json.n, text: json.text });
   viewer.store.done = json.done;
-  if (json.state !== polledState) { polledState = json.state; redraw(); }
+  if (json.state !== polledState) stateChanged(polledState = json.state);
 }
 
 addEventListener("keydown", (event) => {
