@@ -23,6 +23,7 @@ JOB = [
     _("Cancelled"),
     _("Ended"),
     _("exit code %(n)s"),
+    _("skipped"),
     _("ok"),
     _("warning"),
     _("failed"),

@@ -84,6 +84,7 @@ function heading(row, view) {
 
 function stepNote({ end, state }) {
   if (!end) return "";
+  if (state === "skipped") return t("skipped");
   const parts = [took(end.took_s ?? null)];
   if (state === "failed" && end.exit !== null && end.exit !== undefined) parts.push(t("exit code %(n)s", { n: end.exit }));
   return parts.join(" · ");
