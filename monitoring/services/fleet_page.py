@@ -15,6 +15,7 @@ from typing import Any
 
 from django.utils.translation import get_language, gettext, ngettext
 
+from monitoring.parsers.failures import MEANINGS
 from monitoring.services import live_state
 from monitoring.services.live_state import Now
 
@@ -138,6 +139,9 @@ def error_words(error: Mapping[str, Any]) -> tuple[str, str]:
     if what:
         return what[language], do[language] if do else ""
     meaning = error.get("meaning")
+    if meaning in MEANINGS:
+        known = MEANINGS[meaning]
+        return known.what[language], known.do[language]
     if meaning:
         return gettext("npu-smi could not be read (%(meaning)s)") % {"meaning": meaning}, ""
     return gettext("npu-smi could not be read"), ""

@@ -78,10 +78,10 @@ SERVER = [
     *OCCUPANCIES.values(),
     gettext_noop("%(state)s for %(span)s"),
     gettext_noop("no process"),
+    gettext_noop("ours"),
     gettext_noop("job #%(id)s"),
     gettext_noop("foreign process"),
     gettext_noop("free"),
-    gettext_noop("HBM: ours %(ours)s %%, foreign %(foreign)s %%, other %(other)s %%"),
 ]
 
 

@@ -36,12 +36,14 @@ class Tile:
     parts: list[Part]
     holders: list["Holder"]
     occupancy: str
+    memory: str
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who runs on an NPU: one of our jobs, or a name."""
+    """Whose a process is: of one of our jobs (`job` is its number), of what we serve, or a foreign one's."""
 
+    ours: bool
     job: int | None
     text: str
 
@@ -53,7 +55,7 @@ class ProcessRow:
     command: str
     places: str
     memory_mb: float | None
-    job: int | None
+    whose: Holder
 
 
 def tiles(now: Now) -> list[Tile]:
@@ -63,7 +65,8 @@ def tiles(now: Now) -> list[Tile]:
         held = [p for p in now["processes"] if (p.get("npu"), p.get("chip")) == (npu["npu"], npu["chip"])]
         word = gettext(OCCUPANCIES.get(npu["occ"], OCCUPANCIES["unreadable"]))
         faulty, parts = live_state.is_faulty(npu), memory_parts(npu, held)
-        made.append(Tile(index, key_of(npu), npu, faulty, parts, holders(held), word))
+        names = list(dict.fromkeys(holder(process, now["holders"], short=True) for process in held))
+        made.append(Tile(index, key_of(npu), npu, faulty, parts, names, word, memory_word(npu)))
     return made
 
 
@@ -87,14 +90,21 @@ def memory_parts(npu: Mapping[str, Any], processes: Iterable[Mapping[str, Any]])
     return parts
 
 
-def holders(processes: Iterable[Mapping[str, Any]]) -> list[Holder]:
-    found: dict[tuple[int | None, str], None] = {}
-    for process in processes:
-        job = job_of(process.get("attempt"))
-        words = [str(process[name]) for name in ("user", "name") if process.get(name)]
-        text = gettext("job #%(id)s") % {"id": job} if job else " ".join(words) or f"pid {process.get('pid')}"
-        found[(job, text)] = None
-    return [Holder(*pair) for pair in found]
+def holder(process: Mapping[str, Any], names: Mapping[str, str], *, short: bool = False) -> Holder:
+    """Whose a process is. `names` are what the server itself calls its holders, by pid; `short` names a foreigner."""
+    attempt, pid = process.get("attempt"), process.get("pid")
+    job = job_of(attempt)
+    if job:
+        return Holder(True, job, gettext("job #%(id)s") % {"id": job})
+    if attempt:
+        return Holder(True, None, names.get(str(pid)) or gettext("ours"))
+    words = [str(process[name]) for name in ("user", "name") if process.get(name)]
+    return Holder(False, None, (" ".join(words) or f"pid {pid}") if short else gettext("foreign process"))
+
+
+def memory_word(npu: Mapping[str, Any]) -> str:
+    """What the chip calls its memory: 310 chips have DDR where the others have HBM."""
+    return "DDR" if "310" in (npu["name"] or "") else "HBM"
 
 
 def processes(now: Now) -> list[ProcessRow]:
@@ -110,7 +120,7 @@ def processes(now: Now) -> list[ProcessRow]:
                 command=process.get("command") or process.get("name") or "",
                 places="—" if place is None else str(place),
                 memory_mb=process.get("memory_mb"),
-                job=job_of(process.get("attempt")),
+                whose=holder(process, now["holders"]),
             )
         )
     return sorted(rows, key=lambda row: (row.places == "—", row.places.zfill(4), row.pid or 0))

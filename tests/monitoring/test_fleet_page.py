@@ -80,6 +80,15 @@ def test_the_holder_of_an_unreadable_server_is_its_meaning_in_the_readers_langua
         assert fleet_page.holder(now(error=error)) == "驱动没有应答"
 
 
+def test_a_meaning_that_the_parsers_know_is_said_in_words():
+    error = {"code": -8005, "meaning": "driver_not_ready", "text": "…", "what": None, "do": None}
+    with override("en"):
+        what, do = fleet_page.error_words(error)
+    assert what == "The NPU driver does not answer." and do.startswith("Restart the server")
+    with override("en"):
+        assert "other_thing" in fleet_page.error_words({**error, "meaning": "other_thing"})[0]
+
+
 def test_counts_keep_servers_states_and_npus_apart():
     counts = fleet_page.counts(
         page(now(1, npus=[npu(0), npu(1, occ="foreign", health="Alarm")]), now(2, state="silent"))

@@ -125,3 +125,20 @@ def test_host_figures_keep_unknown_and_zero_apart():
 
 def test_the_clock_offset_has_a_sign_and_a_fitting_unit():
     assert [server_page.offset_words(s) for s in (0.012, -1.44, None)] == ["+12 ms", "−1.4 s", "—"]
+
+
+def test_whose_a_process_is_job_served_or_foreign():
+    names = {"5": "qwen3-32b"}
+    with override("en"):
+        told = [
+            server_page.holder(process(pid=4, attempt="a12-1-00000000"), names),
+            server_page.holder(process(pid=5, attempt="demo"), names),
+            server_page.holder(process(pid=6, attempt="demo"), names),
+            server_page.holder(process(pid=7), names),
+            server_page.holder(process(pid=7), names, short=True),
+            server_page.holder(process(pid=8, user=None, name=""), names, short=True),
+        ]
+    assert [(one.ours, one.job, one.text) for one in told] == [
+        (True, 12, "job #12"), (True, None, "qwen3-32b"), (True, None, "ours"),
+        (False, None, "foreign process"), (False, None, "wang python3"), (False, None, "pid 8"),
+    ]  # fmt: skip

@@ -53,8 +53,9 @@ export class Card {
     const [server, n] = this.place, npu = server.npus[n], exact = this.exact?.npus?.[n];
     const value = (metric) => (exact ? exactValue(exact, metric) : npu[METRICS[metric][0]]);
     const unit = (metric, label) => [label, value(metric) === null ? "—" : `${figure(value(metric))} ${METRICS[metric][1]}`];
-    const memory = exact && exact.hbm_total_mb && exact.hbm_used_mb !== null ? [["HBM", `${figure(exact.hbm_used_mb)} / ${figure(exact.hbm_total_mb)} MB`]] : [unit("hbm_pct", "HBM")];
-    const lines = [unit("aicore_pct", "AI Core"), ...memory, unit("temp_c", t("Temperature")), unit("power_w", t("Power")), [t("Occupancy"), t(WORDS[OCCUPANCIES[npu[OCC]]])]];
+    const memory = server.family.includes("310") ? "DDR" : "HBM";
+    const used = exact && exact.hbm_total_mb && exact.hbm_used_mb !== null ? [[memory, `${figure(exact.hbm_used_mb)} / ${figure(exact.hbm_total_mb)} MB`]] : [unit("hbm_pct", memory)];
+    const lines = [unit("aicore_pct", "AI Core"), ...used, unit("temp_c", t("Temperature")), unit("power_w", t("Power")), [t("Occupancy"), t(WORDS[OCCUPANCIES[npu[OCC]]])]];
     if (npu[FAULTY]) lines.push([t("Health"), exact?.health ?? t("faulty")]);
     return lines;
   }
@@ -69,7 +70,7 @@ export class Card {
     for (const [label, value] of this.#lines()) facts.append(element("dt", "", label), element("dd", "", value));
     const chip = this.exact?.npus?.[n];
     const here = (this.exact?.processes ?? []).filter((process) => chip && process.npu === chip.npu && process.chip === chip.chip);
-    const says = here.map((process) => element("p", "mono", [`pid ${process.pid ?? "—"}`, process.user, process.name, `${figure(process.memory_mb)} MB`].filter(Boolean).join(" ")));
+    const says = here.map((process) => element("p", "mono", [this.exact.holders?.[process.pid], `pid ${process.pid ?? "—"}`, process.user, process.name, `${figure(process.memory_mb)} MB`].filter(Boolean).join(" ")));
     this.node.replaceChildren(title, facts, ...says.slice(0, 4));
     if (!here.length && server.holder) this.node.append(element("p", "", server.holder));
     this.node.hidden = false;

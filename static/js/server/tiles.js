@@ -4,7 +4,14 @@ import { t, figure, element } from "../texts.js";
 const SVG = "http://www.w3.org/2000/svg", SPARK_S = 600, GAP_S = 90, HIGH = 28;
 const WORDS = { free: "free", ours: "ours", foreign: "foreign", unexplained: "unexplained", held: "on hold", cordoned: "cordoned", unreadable: "unreadable" };
 
-export const jobOf = (attempt) => Number(/^a(\d+)-/.exec(attempt ?? "")?.[1]) || null;
+// Whose a process is, as monitoring/services/server_page.py says it: { job, text }.
+export function holder({ attempt, pid, user, name }, names, short = false) {
+  const job = Number(/^a(\d+)-/.exec(attempt ?? "")?.[1]) || null;
+  if (job) return { job, text: t("job #%(id)s", { id: job }) };
+  if (attempt) return { job, text: names?.[pid] ?? t("ours") };
+  return { job, text: short ? [user, name].filter(Boolean).join(" ") || `pid ${pid}` : t("foreign process") };
+}
+
 export const put = (node, text) => { if (node && node.textContent !== text) node.textContent = text; };
 
 function shapeOf(health) {
@@ -20,12 +27,12 @@ export class Tile {
 
   #field(name) { return this.node.querySelector(`[data-field=${name}]`); }
 
-  show(npu, processes, at) {
+  show(npu, processes, names, at) {
     for (const name of ["aicore", "temp_c", "power_w"]) put(this.#field(name), figure(npu[name]));
     put(this.#field("memory"), `${figure(npu.hbm_used_mb)} / ${figure(npu.hbm_total_mb)} MB`);
     this.#health(npu.health);
     this.#bar(npu, processes);
-    this.#holder(npu, processes);
+    this.#holder(npu, processes, names);
     this.points.push([at, npu.aicore]);
     this.spark(at);
   }
@@ -53,11 +60,8 @@ export class Tile {
     }
   }
 
-  #holder(npu, processes) {
-    const found = new Map(processes.map((process) => {
-      const job = jobOf(process.attempt);
-      return job ? [`#${job}`, [t("job #%(id)s", { id: job }), job]] : [`${process.user} ${process.name}`, [[process.user, process.name].filter(Boolean).join(" ") || `pid ${process.pid}`, null]];
-    }));
+  #holder(npu, processes, names) {
+    const found = new Map(processes.map((process) => holder(process, names, true)).map(({ job, text }) => [text, [text, job]]));
     const parts = found.size ? [...found.values()] : [[t(WORDS[npu.occ] ?? "unreadable"), null]];
     const node = this.#field("holder");
     if (node.textContent.trim() === parts.map(([text]) => text).join(" · ")) return;

@@ -1,7 +1,7 @@
 // The server page, kept true by the topic server:<id>: a reading a second.
 import { subscribe } from "../live.js";
 import { t, ago, span, figure, element } from "../texts.js";
-import { Tile, jobOf, put } from "../server/tiles.js";
+import { Tile, holder, put } from "../server/tiles.js";
 
 const read = (id) => JSON.parse(document.getElementById(id).textContent);
 const { now: first, at: servedAt, sparks } = read("server-data");
@@ -27,7 +27,7 @@ function take(reading) {
   heard = performance.now() / 1000;
   if (changed) return renew();
   const at = Date.now() / 1000;
-  reading.npus.forEach((npu) => tiles.get(keyOf(npu))?.show(npu, on(npu), at));
+  reading.npus.forEach((npu) => tiles.get(keyOf(npu))?.show(npu, on(npu), now.holders, at));
   processes();
   host(reading.host ?? {});
   age();
@@ -51,16 +51,17 @@ function processes() {
   table.replaceChildren(line);
 }
 
-function processRow({ pid, user, at, memory_mb: mb, command, name, attempt }) {
-  const line = element("tr"), says = command || name || "—", job = jobOf(attempt), whose = element("td", "fit", job ? undefined : t("foreign process"));
-  if (job) { const link = element("a", "", t("job #%(id)s", { id: job })); link.href = `/jobs/${job}/`; whose.append(link); }
+function processRow(process) {
+  const { pid, user, at, memory_mb: mb, command, name } = process, { job, text } = holder(process, now.holders);
+  const line = element("tr"), says = command || name || "—", whose = element("td", "fit", job ? undefined : text);
+  if (job) { const link = element("a", "", text); link.href = `/jobs/${job}/`; whose.append(link); }
   const what = element("td", "mono clip whole", says);
   what.title = says;
   const labelled = (css, label, text) => { const cell = element("td", css, text); cell.dataset.label = label; return cell; };
   const userWord = document.querySelector("#processes [data-word]").dataset.word;
   line.append(
     labelled("number mono", "PID", String(pid ?? "—")), labelled("", userWord, user || "—"),
-    labelled("number", "NPU", String(at ?? "—")), labelled("number", "HBM MB", figure(mb)), what, whose,
+    labelled("number", "NPU", String(at ?? "—")), labelled("number", "MB", figure(mb)), what, whose,
   );
   return line;
 }
