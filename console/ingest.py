@@ -117,6 +117,8 @@ class Ingest:
         messages = self._read_telemetry(at)
         if self._is_due("second", monotonic, 1.0):
             messages += self._each_second(at)
+            if self.telemetry.has_news:
+                self.telemetry.flush()
         self._publish(messages)
         if self._is_due("flush", monotonic, 5.0):
             self._each_five_seconds(monotonic)

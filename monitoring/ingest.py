@@ -30,6 +30,7 @@ class Telemetry:
         self.servers: dict[int, Server] = {}
         self.nows: dict[int, live_state.Now] = {}
         self.changed: set[int] = set()
+        self.has_news = False  # a server that counts as offline was heard
         self.heard: dict[int, float] = {}  # to be written at the next flush
         self.last_heard: dict[int, float] = {}  # monotonic: jumps of the wall clock lose no server
         self.open_topics: set[str] = set()
@@ -96,6 +97,8 @@ class Telemetry:
 
     def _hear(self, server_id: int, received: float) -> None:
         self.heard[server_id] = received
+        # Jobs may be queued as soon as the row says so: who just came back does not wait for the next flush.
+        self.has_news |= self.servers[server_id].is_offline
         self.last_heard[server_id] = self.monotonic()
 
     def silent_since(self, monotonic: float) -> list[int]:
@@ -179,6 +182,7 @@ class Telemetry:
 
     def flush(self) -> None:
         """Write what became due into the database: last contact, minutes, facts, NPUs. One transaction."""
+        self.has_news = False
         minutes, self._ready_minutes = self._ready_minutes, []
         heard, self.heard = self.heard, {}
         offsets, self._offsets = self._offsets, {}

@@ -148,6 +148,16 @@ def test_beats_and_samples_make_a_server_live(turns, valkey, server):
     assert json.loads(redis.get(streams.INGEST_ALIVE))["lag_ms"] < 5000
 
 
+def test_a_server_that_comes_back_takes_jobs_within_a_second(turns, valkey, server):
+    Server.objects.update(last_seen_at=None)
+    turns.turn()
+    valkey.client().publish(streams.beat(server.pk), json.dumps({"active": []}))
+    time.sleep(0.05)
+    turns.turn(after_s=1.1)
+    server.refresh_from_db()
+    assert not server.is_offline
+
+
 def test_silence_loses_a_job_but_not_while_we_were_away(turns, valkey, server, attempt):
     Job.objects.update(state="running")
     turns.turn()
