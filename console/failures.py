@@ -20,7 +20,10 @@ def answer(request: HttpRequest, error: ConsoleError) -> HttpResponse:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return answer(request, ConsoleError(_("The request could not be understood."), _("Go back and try again."), code="bad_request"))
+    return answer(
+        request,
+        ConsoleError(_("The request could not be understood."), _("Go back and try again."), code="bad_request"),
+    )
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -28,16 +31,26 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return answer(request, NotFound(_("There is nothing at this address."), _("Look in the navigation, or search with Ctrl K.")))
+    return answer(
+        request, NotFound(_("There is nothing at this address."), _("Look in the navigation, or search with Ctrl K."))
+    )
 
 
 def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
-    return answer(request, NotAllowed(_("The form was open for too long, or came from another site."), _("Reload the page and send it again.")))
+    return answer(
+        request,
+        NotAllowed(
+            _("The form was open for too long, or came from another site."), _("Reload the page and send it again.")
+        ),
+    )
 
 
 def our_mistake(request: HttpRequest) -> HttpResponse:
     """The last resort: its template reads no database and no session."""
-    what, do = _("The console made a mistake while it answered."), _("Try again; if it stays so, look at var/log/web.log.")
+    what, do = (
+        _("The console made a mistake while it answered."),
+        _("Try again; if it stays so, look at var/log/web.log."),
+    )
     if wants_json(request):
         return JsonResponse({"error": {"code": "our_mistake", "what": what, "do": do}}, status=500)
     return render(None, "500.html", {"what": what, "do": do}, status=500)

@@ -9,8 +9,9 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
+from django.utils.translation import gettext as _
 
-from console.errors import ConsoleError
+from console.errors import ConsoleError, Invalid
 
 Handler = Callable[[HttpRequest], HttpResponse]
 
@@ -79,13 +80,34 @@ class SignedInUnlessApi(LoginRequiredMiddleware):
         return super().process_view(request, view_func, view_args, view_kwargs)
 
 
+def holds_null(request: HttpRequest) -> bool:
+    """True for a null character in address, form or JSON: no text that we keep may hold one, PostgreSQL refuses it."""
+    if "\0" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
+        return True
+    if request.method not in ("POST", "PUT", "PATCH"):
+        return False
+    if request.content_type == "application/json":
+        return b"\\u0000" in request.body
+    return any("\0" in value for values in request.POST.lists() for value in values[1])
+
+
 class ErrorsInWords:
-    """A ConsoleError that a page raises becomes its two sentences, as a page or as JSON."""
+    """A ConsoleError that a page raises becomes its two sentences, as a page or as JSON; so does a null character."""
 
     def __init__(self, get_response: Handler) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
+        if holds_null(request):
+            refused = Invalid(
+                _("The request holds a null character."),
+                _("Take it out and send the request again."),
+                code="null_character",
+                status=400,
+            )
+            answer = self.process_exception(request, refused)
+            assert answer is not None
+            return answer
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:

@@ -4,7 +4,6 @@ A secret may come from a file: `<NAME>_FILE`. A bad value stops the start and na
 and what it accepts.
 """
 
-import os
 from pathlib import Path
 
 import dj_database_url
@@ -132,7 +131,9 @@ SILENT_AFTER_S = 15
 JOB_VALID_S = 7 * 86400
 
 # Under `make up` the supervisor puts the time before each line.
-LOG_LINE = "{levelname} {name}: {message}" if env.flag("LOG_STAMPED", False) else "{asctime} {levelname} {name}: {message}"
+LOG_LINE = (
+    "{levelname} {name}: {message}" if env.flag("LOG_STAMPED", False) else "{asctime} {levelname} {name}: {message}"
+)
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,

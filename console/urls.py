@@ -1,5 +1,6 @@
 """Every address of the console; each app adds its own."""
 
+from django.contrib.auth.decorators import login_not_required
 from django.urls import include, path
 from django.views.i18n import set_language
 
@@ -18,8 +19,13 @@ app_patterns = (
 
 urlpatterns = [
     path("", include(app_patterns)),
-    path("i18n/setlang/", set_language, name="set_language"),
+    path("i18n/setlang/", login_not_required(set_language), name="set_language"),
     path("api/v1/", api.urls),
     path("", include("monitoring.urls")),
     path("", include("deployments.urls")),
 ]
+
+handler400 = "console.failures.bad_request"
+handler403 = "console.failures.forbidden"
+handler404 = "console.failures.not_found"
+handler500 = "console.failures.our_mistake"

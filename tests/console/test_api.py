@@ -60,7 +60,8 @@ WRONG = [
     ({"kind": "mine_coins", "server": "kp-01"}, 404, "unknown_kind"),
     ({"kind": "check", "server": "nobody"}, 404, "unknown_server"),
     ({"kind": "check", "server": "x" * 64}, 422, "invalid"),
-    ({"kind": "check", "server": "kp-01\0"}, 404, "unknown_server"),
+    ({"kind": "check", "server": "kp-01\0"}, 400, "null_character"),
+    ({"kind": "check", "server": "kp-01", "params": {"deep": ["\0"]}}, 400, "null_character"),
 ]
 
 

@@ -17,3 +17,11 @@ def test_pages_travel_compressed_where_the_browser_takes_it(client):
 def test_every_page_forbids_scripts_and_styles_of_others(client):
     policy = client.get("/login/").headers["Content-Security-Policy"]
     assert "script-src 'self'" in policy and "style-src 'self'" in policy and "unsafe" not in policy
+
+
+@pytest.mark.parametrize("address", ["/jobs/?text=a%00b", "/servers/kp%00/", "/?metric=%00"])
+def test_a_null_character_is_refused_in_words(client, viewer, address):
+    client.force_login(viewer)
+    answer = client.get(address, headers={"Accept-Language": "en"})
+    assert answer.status_code == 400 and b"null character" in answer.content
+    assert client.post("/login/", {"username": "a\0", "password": "x"}).status_code == 400
