@@ -33,6 +33,7 @@ JOB = [
     _("complete"),
     _("following"),
     _("paused"),
+    _("1 line"),
     _("%(n)s lines"),
     _("lines %(low)s–%(high)s of %(n)s"),
     _("No lines yet. They appear as the server sends them."),

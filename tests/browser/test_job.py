@@ -76,7 +76,7 @@ def wait_in_view(page, line):
 
 def test_lines_arrive_while_one_looks_and_the_end_is_followed(pages, running):
     page = pages.open(running.path)
-    expect(status(page)).to_contain_text("1 lines · following")
+    expect(status(page)).to_contain_text("1 line · following")
     last = running.send(*[("o", f"row {i}") for i in range(300)])
     expect(page.locator(f"#L{last}")).to_contain_text("row 299")
     wait_in_view(page, last)
@@ -197,6 +197,11 @@ def test_steps_fold_and_their_lines_are_found_again_by_search(pages, running):
     heading.click()
     expect(heading).to_have_attribute("aria-expanded", "false")
     expect(page.get_by_text("first 3")).to_have_count(0)
+    page.keyboard.press("/")
+    page.keyboard.type("first 3")
+    expect(page.get_by_text("first 3")).to_be_visible()
+    expect(heading).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("Escape")
     page.keyboard.press("/")
     page.keyboard.type("second")
     expect(page.locator("[data-log=hits]")).to_have_text("1 / 3")
@@ -354,7 +359,7 @@ def test_on_a_phone_the_follow_button_stands_at_the_thumb_and_targets_are_large(
     page = pages.open(running.path, width=360, height=740)
     page.locator("#log").scroll_into_view_if_needed()
     button = page.locator("[data-log=follow]")
-    page.wait_for_function("document.getElementById('log').classList.contains('in-view')")
+    page.wait_for_function("() => document.getElementById('log').classList.contains('in-view')")
     box = button.bounding_box()
     assert box["y"] > 740 / 2 and box["height"] >= 44
     assert page.locator(".log-lines").evaluate("(pane) => pane.scrollWidth <= pane.clientWidth + 1")  # wrapped

@@ -17,6 +17,7 @@ export class Find {
     this.word = this.field.value.trim().toLowerCase();
     this.at = -1;
     this.update(this.rows);
+    this.#tell();
     this.redraw();
     if (this.hits.length) this.step(1);
   }
@@ -25,6 +26,7 @@ export class Find {
   update(rows) {
     const current = this.hits[this.at];
     this.rows = rows;
+    if (!this.word && !this.hits.length) return;
     this.hits = this.word ? rows.filter((row) => this.hit(row)) : [];
     this.at = this.hits.indexOf(current);
     this.#tell();
@@ -34,8 +36,8 @@ export class Find {
 
   step(by) {
     if (this.hits.length) {
-      this.at = (this.at + by + this.hits.length) % this.hits.length;
-      if (by < 0 && this.at < 0) this.at = this.hits.length - 1;
+      const from = this.at < 0 && by < 0 ? 0 : this.at;
+      this.at = (from + by + this.hits.length) % this.hits.length;
       this.show(this.hits[this.at]);
       this.redraw();
     }

@@ -79,7 +79,7 @@ function polled(json) {
 
 addEventListener("keydown", (event) => {
   if (typing(event.target) || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  const act = viewer.keys()[event.key];
+  const act = viewer.tools.keys()[event.key];
   if (act) { event.preventDefault(); act(); }
 });
 
