@@ -25,7 +25,8 @@ export class Heatmap {
     const ratio = devicePixelRatio || 1;
     this.pen.font = this.#font();
     const { places, titles, labels, across, high } = layOut(this, width);
-    Object.assign(this, { places, titles, labels });
+    Object.assign(this, { places, titles, labels, pointed: null });
+    this.cursor = this.#kept(this.cursor);
     this.canvas.width = Math.ceil(across * ratio);
     this.canvas.height = Math.ceil(high * ratio);
     this.canvas.style.width = `${across}px`;
@@ -73,6 +74,12 @@ export class Heatmap {
   enter({ x = 0 }) {
     const [server, places] = [...this.places].find(([, list]) => list.length) ?? [];
     if (server) this.#moveTo([server, nearest(places, x)]);
+  }
+
+  // The same square after the servers were read again.
+  #kept(cursor) {
+    const server = cursor && [...this.places.keys()].find((one) => one.id === cursor[0].id);
+    return server?.npus[cursor[1]] ? [server, cursor[1]] : null;
   }
 
   #font() { return `12px ${getComputedStyle(document.body).fontFamily}`; }

@@ -152,7 +152,24 @@ def sample(name, npus=(), processes=(), error=None, seq=1, host=None):
     client().xadd(streams.telemetry(of.pk), {"d": json.dumps(message)})
 
 
-CALLS = {one.__name__: one for one in (user, server, job, jobs, send, stored, heard, rows, newest_job, forget, sample)}
+def many(count, prefix, npus=8):
+    """Simulated servers that were each heard once."""
+    from deployments.models import Server
+
+    names = [f"{prefix}{n + 1}" for n in range(count)]
+    Server.objects.bulk_create([Server(name=name, simulated=True, rack=f"W{n // 20}") for n, name in enumerate(names)])
+    for n, name in enumerate(names):
+        sample(name, npus=[{"temp_c": 30 + (n * 7 + chip * 11) % 60} for chip in range(npus)])
+
+
+def remove(prefix):
+    from deployments.models import Server
+
+    Server.objects.filter(name__startswith=prefix).delete()
+
+
+ALL = (user, server, job, jobs, send, stored, heard, rows, newest_job, forget, sample, many, remove)
+CALLS = {one.__name__: one for one in ALL}
 
 
 def main():

@@ -167,3 +167,37 @@ def test_the_page_works_without_websockets(console, quiet_pages):
         name="kp-01", npus=[{**BUSY[0], "aicore_pct": 52}, *BUSY[1:]], processes=FOREIGN, seq=int(time.time()) + 1
     )
     expect(row(page, "kp-01").locator("[data-field=aicore]")).to_have_text("13", timeout=8000)
+
+
+@pytest.fixture
+def crowd(console):
+    console.many(count=70, prefix="wall-")
+    yield
+    console.remove(prefix="wall-")
+
+
+def test_many_servers_are_one_wall_that_filters_moves_and_opens(console, crowd, pages):
+    page = pages.open("/?fleet=simulated")
+    canvas = page.locator("#wall canvas")
+    console.until(lambda: page.locator("[data-fleet=simulated] [data-npus]").inner_text() == "568", seconds=20)
+    tall = canvas.evaluate("(node) => node.clientHeight")
+    page.fill("#find", "wall-7")
+    console.until(lambda: canvas.evaluate("(node) => node.clientHeight") < tall, seconds=3)
+    assert page.url.endswith("/?fleet=simulated&find=wall-7")
+    canvas.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#readout")).to_contain_text("wall-7 · NPU")
+    for _ in range(8):
+        page.keyboard.press("ArrowRight")
+    expect(page.locator("#readout")).to_contain_text("wall-70 · NPU")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/servers/wall-70/")
+
+
+def test_a_step_sent_by_ingest_colours_its_square_on_the_wall(console, crowd, pages):
+    page = pages.open("/?find=wall-1&metric=temp_c")
+    console.until(lambda: page.locator("[data-fleet=simulated] [data-npus]").inner_text() == "568", seconds=20)
+    picture = "(node) => node.toDataURL()"
+    before = page.locator("#wall canvas").evaluate(picture)
+    console.sample(name="wall-1", npus=[{"temp_c": 97}] * 8, seq=2)
+    console.until(lambda: page.locator("#wall canvas").evaluate(picture) != before, seconds=4)

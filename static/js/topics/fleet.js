@@ -26,7 +26,7 @@ function start(block) {
   rows = table && new Rows(table, looks);
   card?.hide();
   card = new Card(document.getElementById("hover-card"), document.getElementById("readout"), fleet);
-  maps = [];
+  if (!wall) maps = [];  // the wall's canvas stays, and so does its map
   rows?.rows.forEach((row, id) => {
     const canvas = row.querySelector("canvas"), server = fleet.byId.get(id);
     if (!canvas || !server) return;
