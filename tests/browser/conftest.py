@@ -104,11 +104,13 @@ class Console:
             time.sleep(0.02)
 
     def close(self):
-        for part in list(self.parts):
-            self.stop(part)
-        self.seeding.stdin.close()
-        self.seeding.wait(5)
-        self.valkey.kill()
+        try:
+            for part in list(self.parts):
+                self.stop(part)
+            self.seeding.kill()
+            self.seeding.wait()
+        finally:
+            self.valkey.kill()
 
 
 @pytest.fixture(scope="package")
