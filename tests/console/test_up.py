@@ -104,12 +104,13 @@ class Console:
         return time.monotonic() - began
 
     def processes(self):
-        """Pids of all that lives with this VAR_DIR in its environment."""
-        mark = f"VAR_DIR={self.var}".encode()
+        """Pids of all that lives with this VAR_DIR in its environment or its arguments."""
+        mark = str(self.var).encode()
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if mark in (folder / "environ").read_bytes().split(b"\0") and "Z" not in state_of(folder):
+                known = (folder / "environ").read_bytes() + (folder / "cmdline").read_bytes()
+                if mark in known and "Z" not in state_of(folder):
                     found.append(int(folder.name))
         return found
 
