@@ -13,11 +13,8 @@ from rq.serializers import JSONSerializer
 
 from console import streams
 from console.redis import client
-from deployments.agent import signing
+from deployments.agent import keys, signing
 from deployments.models import Attempt, Server
-
-ENTRY_POINT = "deployments.agent.worker.dispatch"
-QUEUE = "jobs"
 
 
 @lru_cache(maxsize=4096)
@@ -39,7 +36,7 @@ def _classes(server_id: int) -> tuple[type[RqQueue], type[RqJob]]:
 
 def queue(server_id: int) -> RqQueue:
     made, job = _classes(server_id)
-    return made(QUEUE, connection=client(), serializer=JSONSerializer, job_class=job)
+    return made(keys.QUEUE, connection=client(), serializer=JSONSerializer, job_class=job)
 
 
 def push(attempt: Attempt) -> None:
@@ -74,7 +71,7 @@ def _enqueue(server: Server, rq_id: str, body: dict[str, Any], *, ttl_s: int) ->
     # The same attempt always makes the same bytes: a server answers a repeated dispatch "already".
     text = json.dumps(body, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
     queue(server.pk).enqueue_call(
-        ENTRY_POINT,
+        keys.ENTRY,
         args=(text, signing.sign(server.key, text)),
         job_id=rq_id,
         result_ttl=3600,

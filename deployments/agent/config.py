@@ -1,8 +1,11 @@
 """What one agent is told by its `config.json`: which server it is, where Redis is, which key signs its payloads."""
 
+import argparse
 import dataclasses
 import json
+import logging
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +130,18 @@ def spoken(text: Text) -> str:
     """The sentence in the language of this terminal."""
     language = os.environ.get("LC_ALL") or os.environ.get("LC_MESSAGES") or os.environ.get("LANG") or ""
     return text.zh if language.startswith("zh") else text.en
+
+
+def begin(parser: argparse.ArgumentParser, argv: list[str] | None) -> tuple[argparse.Namespace, Config]:
+    """How every process of an agent begins: its options with `--config`, its log, its config.
+
+    A config that cannot be used is answered in a sentence; exit code 2.
+    """
+    parser.add_argument("--config", type=Path, required=True)
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        return options, load(options.config)
+    except ConfigError as error:
+        print(spoken(error.text), file=sys.stderr)
+        raise SystemExit(2) from error

@@ -11,13 +11,12 @@ import logging
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import redis
 
 from deployments.agent import VERSION, dispatch, keys, outbox, processes, spool
-from deployments.agent.config import Config, ConfigError, load, spoken
+from deployments.agent.config import Config, begin
 from deployments.agent.shipper import Shipper
 
 log = logging.getLogger("link")
@@ -129,15 +128,7 @@ def connect(config: Config) -> "redis.Redis":
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="deployments.agent.link")
-    parser.add_argument("--config", type=Path, required=True)
-    options = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    try:
-        config = load(options.config)
-    except ConfigError as error:
-        print(spoken(error.text), file=sys.stderr)
-        return 2
+    _, config = begin(argparse.ArgumentParser(prog="deployments.agent.link"), argv)
     link = Link(config, connect(config))
     while True:
         time.sleep(link.tick())

@@ -9,11 +9,10 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from deployments.agent import devices, facts
-from deployments.agent.config import Config, ConfigError, load, spoken
+from deployments.agent.config import Config, begin
 from deployments.agent.environment import passed_on
 from deployments.agent.host import HostMeter
 from deployments.agent.outbox import Outbox
@@ -132,15 +131,7 @@ class Loop:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="deployments.agent.sampler")
-    parser.add_argument("--config", type=Path, required=True)
-    options = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    try:
-        config = load(options.config)
-    except ConfigError as error:
-        print(spoken(error.text), file=sys.stderr)
-        return 2
+    _, config = begin(argparse.ArgumentParser(prog="deployments.agent.sampler"), argv)
     loop = Loop(Sampler(config), Outbox(config.telemetry))
     while True:
         try:

@@ -15,14 +15,13 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import redis
 
 from deployments.agent import keys, processes
 from deployments.agent.adopt import RUNNER, Adopter
-from deployments.agent.config import Config, ConfigError, load, spoken
+from deployments.agent.config import Config, begin
 from deployments.agent.dispatch import WORKER_LOCK, Dispatcher
 
 if TYPE_CHECKING:
@@ -234,15 +233,8 @@ def work(config: Config, *, burst: bool) -> None:
 
 def main(argv: list[str] | None = None, runner: Sequence[str] = RUNNER) -> int:
     parser = argparse.ArgumentParser(prog="deployments.agent.worker")
-    parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--burst", action="store_true", help="end when the queue is empty")
-    options = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    try:
-        config = load(options.config)
-    except ConfigError as error:
-        print(spoken(error.text), file=sys.stderr)
-        return 2
+    options, config = begin(parser, argv)
     config.attempts.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = processes.take_lock(config.state_dir / WORKER_LOCK)
     if lock is None:
