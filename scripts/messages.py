@@ -37,9 +37,7 @@ def tidy() -> list[str]:
 
 def main() -> None:
     if not shutil.which("xgettext"):
-        sys.exit(
-            "Texts are collected by gettext, which is not here. Install it (on Debian: apt-get install gettext)."
-        )
+        sys.exit("Texts are collected by gettext, which is not here. Install it (on Debian: apt-get install gettext).")
     extract()
     missing = tidy()
     if missing:

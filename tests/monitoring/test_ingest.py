@@ -15,8 +15,8 @@ from monitoring.services import fleet_steps, live_state, readings
 
 NPU = {
     "npu": 0, "chip": 0, "phy_id": None, "name": "910B3", "health": "OK", "power_w": 93.5, "temp_c": 41,
-    "hugepages_used": 0, "hugepages_total": 0, "bus_id": "0000:C1:00.0", "aicore_pct": 40, "memory_used_mb": 0, "memory_total_mb": 0,
-    "hbm_used_mb": 3400, "hbm_total_mb": 65536,
+    "hugepages_used": 0, "hugepages_total": 0, "bus_id": "0000:C1:00.0", "aicore_pct": 40, "memory_used_mb": 0,
+    "memory_total_mb": 0, "hbm_used_mb": 3400, "hbm_total_mb": 65536,
 }  # fmt: skip
 
 
