@@ -3,6 +3,7 @@
 // "leave" (detail {dx, dy, x}: the cursor would leave this canvas).
 import { square, readColours } from "./fleet/square.js";
 import { layOut } from "./fleet/layout.js";
+import { nearest, beside, above } from "./fleet/cursor.js";
 
 export class Heatmap {
   // sections: [{ title, servers }]; a server has npus, dies, state and steps (one colour step per NPU).
@@ -134,35 +135,10 @@ export class Heatmap {
     const [server, n] = this.cursor;
     if (event.key === "Home") return this.#moveTo([server, 0]);
     if (event.key === "End") return this.#moveTo([server, server.npus.length - 1]);
-    const next = dx ? this.#beside(server, n, dx) : this.#above(server, n, dy);
+    const next = dx ? beside(this.places, this.cursor, dx) : above(this.places, this.cursor, dy);
     if (next) return this.#moveTo(next);
     this.#tell("leave", { dx, dy, x: this.places.get(server)[n][0] });
   }
 
-  #beside(server, n, dx) {
-    if (server.npus[n + dx]) return [server, n + dx];
-    const list = [...this.places.keys()].filter((one) => one.npus.length);
-    const next = list[list.indexOf(server) + dx];
-    return next ? [next, dx > 0 ? 0 : next.npus.length - 1] : null;
-  }
-
-  // The nearest square of the line above or below.
-  #above(server, n, dy) {
-    const [x, y] = this.places.get(server)[n];
-    let best = null, far = Infinity;
-    for (const [other, places] of this.places) {
-      if (!places.length || (places[0][1] - y) * dy <= 0) continue;
-      const at = nearest(places, x), score = Math.abs(places[0][1] - y) * 1000 + Math.abs(places[at][0] - x);
-      if (score < far) { far = score; best = [other, at]; }
-    }
-    return best;
-  }
-
   #tell(type, detail) { this.canvas.dispatchEvent(new CustomEvent(type, { detail, bubbles: true })); }
-}
-
-function nearest(places, x) {
-  let best = 0;
-  places.forEach(([left], n) => { if (Math.abs(left - x) < Math.abs(places[best][0] - x)) best = n; });
-  return best;
 }

@@ -194,6 +194,14 @@ def test_many_servers_are_one_wall_that_filters_moves_and_opens(console, crowd, 
     page.wait_for_url("**/servers/wall-70/")
 
 
+def test_a_long_table_reads_again_what_is_on_the_screen(console, crowd, pages):
+    page = pages.open("/servers/?find=wall-1&sort=name")
+    cell = row(page, "wall-1$").locator("[data-field=hottest]")
+    console.until(lambda: cell.count() == 1 and cell.inner_text() not in ("97", "—"), seconds=20)
+    console.sample(name="wall-1", npus=[{"temp_c": 97}] * 8, seq=2)
+    expect(cell).to_have_text("97", timeout=8000)
+
+
 def test_a_step_sent_by_ingest_colours_its_square_on_the_wall(console, crowd, pages):
     page = pages.open("/?find=wall-1&metric=temp_c")
     console.until(lambda: page.locator("[data-fleet=simulated] [data-npus]").inner_text() == "568", seconds=20)

@@ -32,7 +32,7 @@ export class Fleet {
     return servers.flatMap((fresh) => {
       const server = this.byId.get(fresh.id);
       if (!server || server.npus.length !== fresh.npus.length) return [];
-      Object.assign(server, fresh, { heard: fresh.age === null ? null : seconds() - fresh.age });
+      Object.assign(server, fresh, { first: server.first, heard: fresh.age === null ? null : seconds() - fresh.age });
       this.#stepsOf(server);
       return [server];
     });
