@@ -54,7 +54,7 @@ def acl_rules(server_id: int, password: str) -> list[str]:
     ]  # fmt: skip
 
 
-FLEET_STEPS = "fleet:steps"  # hash metric -> JSON {"gen", "z"}: every step shown now, for who joins
+FLEET_STEPS = "fleet:steps"  # hash metric -> JSON {"gen", "steps"}: one letter of base 36 a cell, for who joins
 INGEST_ALIVE = "ingest:alive"
 INGEST_LEASE = "ingest:lease"
 
