@@ -26,7 +26,12 @@ class Place:
 # URL name, title, icon, and the beginnings of the URL names of the pages that belong to it.
 PLACES = [
     ("monitoring:fleet", gettext_noop("Fleet"), "fleet", ("monitoring:fleet",)),
-    ("monitoring:server-list", gettext_noop("Servers"), "server", ("monitoring:server",)),
+    (
+        "monitoring:server-list",
+        gettext_noop("Servers"),
+        "server",
+        ("monitoring:server", "deployments:join", "deployments:server"),
+    ),
     ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job",)),
 ]
 
@@ -78,6 +83,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     theme = request.COOKIES.get("theme", "")
     return {
         "console_version": settings.VERSION,
+        "plaintext": settings.ALLOW_PLAINTEXT and known,
         "theme": theme if theme in ("light", "dark") else "",
         "may_operate": isinstance(user, User) and user.may("operator"),
         "may_administer": isinstance(user, User) and user.may("administrator"),

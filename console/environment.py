@@ -137,6 +137,39 @@ def database(name: str, default: str, parse: Callable[..., Any]) -> Any:
     return parsed
 
 
+def is_given(name: str) -> bool:
+    return bool(os.environ.get(name, "").strip() or os.environ.get(f"{name}_FILE", "").strip())
+
+
+def web_url(name: str) -> str:
+    """An address as browsers take it, without the last slash; '' where none is given."""
+    raw = text(name, "").rstrip("/")
+    if not raw:
+        return ""
+    try:
+        parts = urlsplit(raw)
+        parts.port  # noqa: B018 - raises where the port is no number
+    except ValueError as error:
+        raise BadSetting(f"{name}={raw!r} is no address ({error}). Set it to https://HOST:PORT.") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path or parts.query or parts.username:
+        raise BadSetting(f"{name}={raw!r} is no address of a site. Set it to https://HOST:PORT, with no path.")
+    return raw
+
+
+def certificate(name: str) -> str:
+    """The path of a certificate (PEM) that can be read; '' where none is given."""
+    path = text(name, "")
+    if not path:
+        return ""
+    try:
+        content = Path(path).read_text()
+    except (OSError, ValueError) as error:
+        raise BadSetting(f"{name}={path!r} cannot be read. Name a file this user may read.") from error
+    if "-----BEGIN CERTIFICATE-----" not in content:
+        raise BadSetting(f"{name}={path!r} holds no certificate. Name a file in PEM, as the web server uses it.")
+    return path
+
+
 def redis_url(name: str, kept_in: Path) -> str:
     """The address of Redis: from the environment, else what the last `make up` wrote."""
     raw = os.environ.get(name, "").strip() or from_file(name)

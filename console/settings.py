@@ -24,6 +24,12 @@ ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", LOOPBACK if BIND in ("127.0.0.1", "::
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", [])
 DEMO_SERVERS = env.number("DEMO_SERVERS", 20, least=0, most=5000)
 
+# How other servers reach this console and its Redis; console/addresses.py makes up for what is left out.
+PUBLIC_URL = env.web_url("PUBLIC_URL")
+PUBLIC_REDIS_URL = env.redis_url("PUBLIC_REDIS_URL", VAR_DIR / "-") if env.is_given("PUBLIC_REDIS_URL") else ""
+PUBLIC_CERTIFICATE = env.certificate("PUBLIC_CERTIFICATE")  # PEM of what PUBLIC_URL shows, where that is not ours
+ALLOW_PLAINTEXT = env.flag("ALLOW_PLAINTEXT", False)
+
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",

@@ -21,8 +21,9 @@ urlpatterns = [
     path("", include(app_patterns)),
     path("i18n/setlang/", login_not_required(set_language), name="set_language"),
     path("api/v1/", api.urls),
-    path("", include("monitoring.urls")),
+    # First, for /servers/join/ is a page and not the server of that name.
     path("", include("deployments.urls")),
+    path("", include("monitoring.urls")),
 ]
 
 handler400 = "console.failures.bad_request"

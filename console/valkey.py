@@ -17,7 +17,7 @@ from console import environment as env
 FIRST_PORT = 16379
 USER = "console"
 CONFIG = """\
-bind 127.0.0.1
+bind {bind}
 port {port}
 protected-mode yes
 databases 1
@@ -43,18 +43,27 @@ class Bundled:
     argv: list[str]
 
 
-def prepare(var: Path, users: Iterable[str], *, servers: int) -> Bundled:
-    """Write configuration, users and `var/redis_url` (each readable by this user only) for `servers` servers."""
+def prepare(var: Path, users: Iterable[str], *, servers: int, also_on: str = "") -> Bundled:
+    """Write configuration, users and `var/redis_url` (each readable by this user only) for `servers` servers.
+
+    It listens on 127.0.0.1, and on the address `also_on` where that is given.
+    """
     folder = var / "valkey"
     folder.mkdir(parents=True, exist_ok=True)
     password = env.secret("VALKEY_PASSWORD", folder / "password")
     port = _port(folder / "port")
     own = f"user {USER} on #{_digest(password)} ~* &* +@all"
     write_private(folder / "users.acl", "\n".join(["user default off", own, *users]) + "\n")
-    write_private(folder / "valkey.conf", CONFIG.format(port=port, folder=folder, memory_mb=_memory_mb(servers)))
+    write_private(folder / "valkey.conf", _config(port, folder, servers, also_on))
     url = f"redis://{USER}:{quote(password, safe='')}@127.0.0.1:{port}/0"
     write_private(var / "redis_url", url)
     return Bundled(port, url, [_binary(), str(folder / "valkey.conf")])
+
+
+def _config(port: int, folder: Path, servers: int, also_on: str) -> str:
+    everywhere = {"0.0.0.0": "0.0.0.0", "::": "* -::*"}
+    bind = everywhere.get(also_on, f"127.0.0.1 {also_on}".rstrip())
+    return CONFIG.format(port=port, bind=bind, folder=folder, memory_mb=_memory_mb(servers))
 
 
 def user_line(name: str, rules: Iterable[str]) -> str:

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from deployments import views
+from deployments import join_views, views
 
 app_name = "deployments"
 urlpatterns = [
@@ -14,4 +14,16 @@ urlpatterns = [
     path("jobs/<int:pk>/raw", views.job_raw, name="job-raw"),
     path("jobs/<int:pk>/cancel", views.job_cancel, name="job-cancel"),
     path("jobs/<int:pk>/retry", views.job_retry, name="job-retry"),
+    path("servers/join/", join_views.join_new, name="join-new"),
+    path("servers/join/<int:pk>/", join_views.join_detail, name="join-detail"),
+    path("servers/join/<int:pk>/copied", join_views.join_copied, name="join-copied"),
+    path("servers/join/<int:pk>/withdraw", join_views.join_withdraw, name="join-withdraw"),
+    path("servers/<slug:name>/leave", join_views.server_leave, name="server-leave"),
+    path("join/left", join_views.left, name="join-left"),
+    path("join/<str:token>", join_views.script, name="join-script"),
+    path("join/<str:token>/agent.tar.gz", join_views.agent, name="join-agent"),
+    path("join/<str:token>/runtime/<str:machine>", join_views.runtime, name="join-runtime"),
+    path("join/<str:token>/config", join_views.config, name="join-config"),
+    path("join/<str:token>/state", join_views.state, name="join-state"),
+    path("join/<str:token>/problem", join_views.problem, name="join-problem"),
 ]

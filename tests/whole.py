@@ -20,12 +20,12 @@ FIRST_LINE = re.compile(r"admin\s+.*?:\s*(\S+)\s+\(")
 class Whole:
     """`manage.py up` with a random port; `password` is what it printed for the first administrator."""
 
-    def __init__(self, folder: Path, *, demo_servers: int) -> None:
+    def __init__(self, folder: Path, *, demo_servers: int, bind: str = "127.0.0.1", **env: str) -> None:
         self.folder, self.port = folder, free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://{bind}:{self.port}"
         self.env = {
-            **os.environ, "VAR_DIR": str(folder / "var"), "PORT": str(self.port), "BIND": "127.0.0.1",
-            "DEMO_SERVERS": str(demo_servers), "REDIS_URL": "", "DATABASE_URL": "", "LANGUAGE": "en",
+            **os.environ, "VAR_DIR": str(folder / "var"), "PORT": str(self.port), "BIND": bind,
+            "DEMO_SERVERS": str(demo_servers), "REDIS_URL": "", "DATABASE_URL": "", "LANGUAGE": "en", **env,
         }  # fmt: skip
         self.printed = folder / "up.txt"
         self.process: subprocess.Popen[bytes] | None = None

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import connections
 
-from console import first_run, valkey
+from console import addresses, first_run, valkey
 from console.environment import BadSetting
 from console.parts import Part, Plan
 from deployments.models import Server
@@ -74,7 +74,7 @@ def make_plan(var: Path, address: str, own: str) -> Plan:
         url = own
     else:
         users = [valkey.user_line(name, rules) for name, rules in enrol.rights().items()]
-        bundled = valkey.prepare(var, users, servers=len(demo) + 1)
+        bundled = valkey.prepare(var, users, servers=len(demo) + 1, also_on=addresses.valkey_bind())
         url = bundled.url
         parts.append(Part("valkey", bundled.argv, listens=("127.0.0.1", bundled.port)))
     enrol.write_configs(local, demo, url)

@@ -1,0 +1,367 @@
+"""Installs the agent on this server and waits until the console sees it.
+
+The console's script (deployments/join/join.sh) runs this from the code that it has fetched and checked, with
+JOIN_* in the environment. Run again it repairs: what is there and good is kept, the credentials too.
+"""
+
+import email.utils
+import http.client
+import json
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from deployments.agent import config, fetch, install
+from deployments.agent.config import spoken
+from deployments.steps import Text
+
+ACCOUNT = "ascend-console"
+GROUP = "HwHiAiUser"  # who is in it may use the NPUs; the driver's installer makes it
+MAX_OFFSET_S = 60.0
+ONLINE_S = 60.0
+
+
+class Stopped(Exception):
+    """What keeps this server from joining. `code` is what the console's page calls it."""
+
+    def __init__(self, code: str, zh: str, en: str) -> None:
+        super().__init__(en)
+        self.code = code
+        self.text = Text(zh, en)
+
+
+def say(zh: str, en: str) -> None:
+    print(spoken(Text(zh, en)), flush=True)
+
+
+@dataclass(frozen=True)
+class Console:
+    """The console, as this enrolment may ask it."""
+
+    url: str
+    token: str
+    pin: str
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes, str]:
+        """(status, body, the Date header). Raises Stopped where there is no answer."""
+        language = spoken(Text("zh-hans", "en"))
+        url = f"{self.url}/join/{self.token}/{path}"
+        try:
+            answer = fetch.ask(method, url, self.pin, body, language=language)
+            return answer.status, answer.read(), answer.headers.get("Date") or ""
+        except socket.gaierror as error:
+            raise _no_name(urlsplit(self.url).hostname or "", error) from error
+        except fetch.WrongKey as error:
+            raise Stopped(
+                "tls",
+                "应答方的密钥不是控制台的密钥，可能有代理或他人冒充。请在控制台重新生成命令。",
+                "What answers does not have the console's key: a proxy, or somebody else. Make a new command.",
+            ) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise Stopped(
+                "port",
+                f"连不到控制台 {self.url}（{error}）。请检查地址、端口与防火墙。",
+                f"The console at {self.url} cannot be reached ({error}). Check address, port and firewall.",
+            ) from error
+
+    def report(self, code: str, detail: str) -> None:
+        try:
+            self.ask("POST", "problem", f"{code} {detail}".encode())
+        except Stopped:
+            pass  # the terminal has it
+
+
+def _no_name(host: str, error: Exception) -> Stopped:
+    return Stopped(
+        "name",
+        f"无法解析名称 {host}（{error}）。请检查 DNS，或把它写入 /etc/hosts。",
+        f"The name {host} cannot be resolved ({error}). Check DNS, or put it into /etc/hosts.",
+    )
+
+
+# ---------- what is looked at ----------
+
+
+def check_clock(console: Console) -> None:
+    """Say so where the clock is off; it keeps nobody from joining, since the console goes by its own."""
+    _status, _body, date = console.ask("GET", "state")
+    try:
+        offset_s = time.time() - email.utils.parsedate_to_datetime(date).timestamp()
+    except (TypeError, ValueError):
+        return
+    if abs(offset_s) > MAX_OFFSET_S:
+        words = f"{offset_s:+.0f} s"
+        say(
+            f"注意：本机时钟与控制台相差 {words}。作业不受影响，但日志时间会错；请校时（chronyd）。",
+            f"Note: this server's clock is {words} off the console's. Jobs go on, but their logs show wrong times; "
+            "set it (chronyd).",
+        )
+        console.report("clock", words)
+
+
+def check_redis(found: config.Config) -> bool:
+    """True where Redis takes these credentials, False where they are no longer good. Raises Stopped."""
+    import redis
+
+    parts = urlsplit(found.redis_url)
+    host, port = parts.hostname or "", parts.port or 6379
+    try:
+        socket.getaddrinfo(host, port)
+    except OSError as error:
+        raise _no_name(host, error) from error
+    try:
+        client = redis.Redis.from_url(found.redis_url, socket_timeout=10, socket_connect_timeout=10, retry=None)
+        client.ping()
+        client.close()
+    except redis.AuthenticationError:
+        return False
+    except (redis.RedisError, OSError) as error:
+        raise Stopped(
+            "redis",
+            f"连不到控制台的 Redis {host}:{port}（{error}）。请放通本机到该端口的 TCP 连接。",
+            f"The console's Redis at {host}:{port} cannot be reached ({error}). Let this server reach that TCP port.",
+        ) from error
+    return True
+
+
+# ---------- what is made ----------
+
+
+def account(wish: str) -> tuple[str | None, bool]:
+    """(the agent's account, whether it was made now); None without root, where the agent is ours."""
+    if os.geteuid() != 0:
+        return None, False
+    name, made = wish or ACCOUNT, False
+    try:
+        entry = pwd.getpwnam(name)
+    except KeyError:
+        _run("useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", _nologin(), name)
+        entry, made = pwd.getpwnam(name), True
+    if entry.pw_uid == 0:
+        raise Stopped(
+            "permission", "代理不能以 root 运行。请把 AGENT_USER 换成别的账号。",
+            "The agent never runs as root. Name another account with AGENT_USER.",
+        )  # fmt: skip
+    if _has_group(GROUP):
+        _run("usermod", "--append", "--groups", GROUP, name)
+    else:
+        say(
+            f"注意：没有 {GROUP} 组，即未安装 NPU 驱动。装好驱动后再运行一次本命令，代理即可使用 NPU。",
+            f"Note: there is no group {GROUP}, so no NPU driver. Run this again once it is installed, to use the NPUs.",
+        )
+    return name, made
+
+
+def _has_group(name: str) -> bool:
+    import grp
+
+    try:
+        grp.getgrnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _nologin() -> str:
+    return next((shell for shell in ("/usr/sbin/nologin", "/sbin/nologin") if Path(shell).exists()), "/bin/false")
+
+
+def _run(*command: str) -> None:
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    if found.returncode:
+        words = " ".join(found.stderr.split())[:300]
+        raise Stopped(
+            "permission",
+            f"{command[0]} 失败：{words} 请先手工建好账号，再用 AGENT_USER= 指明。",
+            f"{command[0]} failed: {words} Make the account yourself, then name it with AGENT_USER=.",
+        )
+
+
+def make_environment(place: install.Install, code: Path) -> None:
+    """A virtual environment without pip; the agent's packages are on its path, and on nobody else's."""
+    folder = place.prefix / "venv"
+    try:
+        venv.EnvBuilder(with_pip=False, symlinks=True, clear=True).create(folder)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Stopped(
+            "python", f"{sys.executable} 建不了 {folder}（{error}）。请用 PYTHON= 指明另一个 Python。",
+            f"{sys.executable} could not make {folder} ({error}). Name another Python with PYTHON=.",
+        ) from error  # fmt: skip
+    paths = sysconfig.get_paths("venv" if "venv" in sysconfig.get_scheme_names() else "posix_prefix", vars={
+        "base": str(folder), "platbase": str(folder),
+    })  # fmt: skip
+    (Path(paths["purelib"]) / "ascend-console.pth").write_text(f"{place.prefix / 'current' / 'site'}\n")
+    link = place.prefix / ".current"
+    link.unlink(missing_ok=True)
+    link.symlink_to(code.relative_to(place.prefix))
+    link.replace(place.prefix / "current")
+
+
+def own_files(place: install.Install) -> None:
+    """Folders and small programs; state and log belong to the agent, the rest to who installs."""
+    for name in ("bin", "etc", "run", "state", "log"):
+        (place.prefix / name).mkdir(exist_ok=True)
+    (place.prefix / "bin" / "keep").write_text(install.KEEP)
+    command = place.prefix / "bin" / "ascend-console"
+    command.write_text(
+        "#!/bin/sh\n# ascend-console status | start | stop | restart | leave\n"
+        f'PYTHONPATH="{place.prefix}/current/lib" PYTHONDONTWRITEBYTECODE=1 exec "{place.python}" '
+        f'-m deployments.agent.control --prefix "{place.prefix}" "$@"\n'
+    )
+    command.chmod(0o755)
+    if place.user:
+        for name in ("state", "log"):
+            shutil.chown(place.prefix / name, place.user)
+            (place.prefix / name).chmod(0o750)
+
+
+def get_config(console: Console, place: install.Install) -> config.Config:
+    """The config that is there, where it is this server's and still good; else one from the console, which is used up.
+
+    Raises Stopped.
+    """
+    kept = _kept(place)
+    if kept and check_redis(kept):
+        say("沿用已有的凭据。", "The credentials that are there are kept.")
+        return kept
+    status, body, _date = console.ask("POST", "config")
+    if status != 200:
+        words = body.decode(errors="replace")[:600]
+        raise Stopped("used", words, words)
+    data: dict[str, Any] = {**json.loads(body), "state_dir": str(place.state)}
+    write_config(place, data)
+    made = config.parse(place.config, data)
+    if not check_redis(made):
+        raise Stopped(
+            "redis", "控制台的 Redis 拒绝了新凭据。请在控制台重新生成命令再试。",
+            "The console's Redis refuses the new credentials. Make a new command and try again.",
+        )  # fmt: skip
+    return made
+
+
+def _kept(place: install.Install) -> config.Config | None:
+    try:
+        found = config.load(place.config)
+    except config.ConfigError:
+        return None
+    return found if found.server_id == place.server_id and found.state_dir == place.state else None
+
+
+def write_config(place: install.Install, data: dict[str, Any]) -> None:
+    """Readable by the agent alone."""
+    new = place.config.with_name(".config.json")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(data, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    if place.user:
+        shutil.chown(new, place.user)
+    new.replace(place.config)
+
+
+def check_account(place: install.Install) -> None:
+    """Raises Stopped where the agent's account cannot run this Python or reach the folder."""
+    if not place.user:
+        return
+    entry = pwd.getpwnam(place.user)
+    test = [str(place.python), "-c", "import redis, rq, deployments.agent"]
+    found = subprocess.run(
+        test, user=entry.pw_uid, group=entry.pw_gid, extra_groups=[], cwd="/", capture_output=True, text=True,
+        env=install.environment(place), timeout=60,
+    )  # fmt: skip
+    if found.returncode:
+        words = " ".join(found.stderr.split())[-300:]
+        raise Stopped(
+            "permission",
+            f"账号 {place.user} 无法运行 {place.python}：{words} 请用 PYTHON= 指明一个所有人可用的 Python。",
+            f"The account {place.user} cannot run {place.python}: {words} Name one that everybody may use: PYTHON=",
+        )
+
+
+# ---------- the whole ----------
+
+
+def wait_online(console: Console, place: install.Install) -> None:
+    """Raises Stopped where the console does not hear the agent within a minute."""
+    began = time.monotonic()
+    while time.monotonic() - began < ONLINE_S:
+        status, body, _date = console.ask("GET", "state")
+        if status == 200 and _heard_within(body.decode(), time.monotonic() - began):
+            return
+        time.sleep(1)
+    log = place.prefix / "log"
+    raise Stopped(
+        "silent",
+        f"代理已启动，但控制台在 {ONLINE_S:.0f} 秒内没有收到它的消息。请看 {log} 中的 link.log 与 keep.log。",
+        f"The agent was started, but the console did not hear it within {ONLINE_S:.0f} s. See link.log and keep.log "
+        f"in {log}.",
+    )
+
+
+def _heard_within(answer: str, span_s: float) -> bool:
+    """True where the console heard the server less than `span_s` ago: what it heard before was an agent of before."""
+    reached, age, *_rest = [*answer.split("\n"), ""]
+    return reached in ("online", "reading") and bool(age) and float(age) < span_s
+
+
+def join(console: Console, prefix: Path, code: Path, server_id: int, wish: str) -> install.Install:
+    """Everything, in order. Raises Stopped, OSError."""
+    check_clock(console)
+    try:
+        before = install.read(prefix)
+    except (OSError, ValueError, TypeError):
+        before = None
+    user, made_user = account(wish or (before.user if before and before.user else ""))
+    made_user = made_user or bool(before and before.made_user and before.user == user)
+    place = install.Install(prefix, console.url, console.pin, server_id, user, made_user, install.has_systemd())
+    own_files(place)
+    place.save()
+    make_environment(place, code)
+    check_account(place)
+    get_config(console, place)
+    # An agent of before began with what stood in its config then.
+    install.start(place)
+    say("代理已启动，等待控制台确认 …", "The agent has started; waiting for the console to see it …")
+    wait_online(console, place)
+    (prefix / ".joining").unlink(missing_ok=True)
+    return place
+
+
+def main() -> int:
+    env = os.environ
+    console = Console(env["JOIN_CONSOLE"], env["JOIN_TOKEN"], env["JOIN_PIN"])
+    prefix, code = Path(env["JOIN_PREFIX"]), Path(env["JOIN_CODE"])
+    try:
+        place = join(console, prefix, code, int(env["JOIN_SERVER_ID"]), env.get("AGENT_USER", ""))
+    except Stopped as error:
+        print(spoken(error.text), file=sys.stderr)
+        console.report(error.code, error.text.en)
+        return 1
+    except (OSError, subprocess.SubprocessError) as error:
+        full = isinstance(error, OSError) and error.errno in (28, 122)
+        say(f"没有成功：{error}。请改正后再运行一次。", f"This did not work: {error}. Mend it, then run this again.")
+        console.report("disk" if full else "permission", str(error))
+        return 1
+    say("本机已加入控制台，并已在线。", "This server has joined the console and is online.")
+    say(f"离开：{prefix}/bin/ascend-console leave", f"To leave: {prefix}/bin/ascend-console leave")
+    if not place.systemd:
+        say(
+            f"这里没有 systemd：重启后请运行 {prefix}/bin/ascend-console start",
+            f"There is no systemd here: after a reboot run {prefix}/bin/ascend-console start",
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,279 @@
+"""How servers join: pages for administrators, and what the script on the server asks for, by its token alone."""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.contrib import messages
+from django.contrib.auth.decorators import login_not_required
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from console import addresses
+from console.errors import Conflict, ConsoleError, Invalid, NotAllowed, NotFound
+from deployments import join_texts
+from deployments.models import Enrolment, Server
+from deployments.services import bundle, join, join_script, runtimes
+
+SHOWN = 20
+MAX_BODY = 2000
+PIECE = 1 << 20
+
+# ---------- for the script on the server ----------
+
+View = Callable[..., HttpResponseBase]
+
+
+def by_token(view: View) -> View:
+    """A view for the holder of a token; a refusal is two sentences of plain text, which the terminal shows."""
+
+    @wraps(view)
+    def answer(request: HttpRequest, token: str, **named: Any) -> HttpResponseBase:
+        try:
+            caller = request.META.get("REMOTE_ADDR", "")
+            found = join.find(token[:100], caller=caller, secure=request.is_secure())
+            response = view(request, found, **named)
+        except ConsoleError as error:
+            response = _plain(f"{error.what} {error.do}\n", error.status)
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    return csrf_exempt(login_not_required(answer))
+
+
+def _plain(text: str, status: int = 200) -> HttpResponse:
+    return HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
+
+
+@by_token
+@require_GET
+def script(request: HttpRequest, enrolment: Enrolment) -> HttpResponseBase:
+    """The script, as long as the command is good; used or not, for running it again repairs."""
+    join.check_open(enrolment)
+    text = join_script.script(enrolment)
+    if join_script.digest(text) != enrolment.script_digest:
+        raise Conflict(
+            _("The console has changed since this command was made, so its digest is no longer true."),
+            _("Make a new one for %(name)s on the page “Join a server”.") % {"name": enrolment.server.name},
+            code="script_changed",
+        )
+    join.called(enrolment, request.META.get("REMOTE_ADDR", ""))
+    return _plain(text)
+
+
+@by_token
+@require_GET
+def agent(request: HttpRequest, enrolment: Enrolment) -> HttpResponseBase:
+    join.check_open(enrolment)
+    return HttpResponse(bundle.agent().data, content_type="application/gzip")
+
+
+@by_token
+@require_GET
+def runtime(request: HttpRequest, enrolment: Enrolment, machine: str) -> HttpResponseBase:
+    join.check_open(enrolment)
+    found = runtimes.present().get(machine)
+    if found is None:
+        raise NotFound(
+            _("The console has no Python for %(machine)s.") % {"machine": machine[:20]},
+            _("Let an administrator run: manage.py runtimes add FILE --sha256 DIGEST"),
+            code="no_runtime",
+        )
+    response = StreamingHttpResponse(_pieces(found.path), content_type="application/gzip")
+    response.headers["Content-Length"] = str(found.size)
+    return response
+
+
+async def _pieces(path: Path) -> AsyncIterator[bytes]:
+    """A file piece by piece: a sync iterator would be read whole before the first byte under ASGI."""
+    with path.open("rb") as file:
+        while piece := await sync_to_async(file.read)(PIECE):
+            yield piece
+
+
+@by_token
+@require_POST
+def config(request: HttpRequest, enrolment: Enrolment) -> HttpResponseBase:
+    """The server's own config with its credentials, once."""
+    return JsonResponse(join.config(enrolment))
+
+
+@by_token
+@require_GET
+def state(request: HttpRequest, enrolment: Enrolment) -> HttpResponseBase:
+    """waiting, called, used, online or reading; below it how many seconds ago the server was last heard, or nothing."""
+    age = join.heard_s_ago(enrolment.server)
+    return _plain(f"{join.progress(enrolment)}\n{'' if age is None else round(age, 2)}\n")
+
+
+@by_token
+@require_POST
+def problem(request: HttpRequest, enrolment: Enrolment) -> HttpResponseBase:
+    """What stopped the script: "<code> <detail>"."""
+    join.check_open(enrolment)
+    code, _blank, detail = request.body[:MAX_BODY].decode(errors="replace").partition(" ")
+    join.trouble(enrolment, code, detail)
+    return _plain("")
+
+
+@csrf_exempt
+@login_not_required
+@require_POST
+def left(request: HttpRequest) -> HttpResponseBase:
+    """A server's signed goodbye: {"body", "mac"}."""
+    try:
+        told = json.loads(request.body[:MAX_BODY])
+        join.left(str(told["body"]), str(told["mac"]))
+    except ConsoleError as error:
+        return _plain(f"{error.what} {error.do}\n", error.status)
+    except (ValueError, TypeError, KeyError):
+        return _plain("", 400)
+    return _plain("")
+
+
+# ---------- for administrators ----------
+
+
+def _must_administer(request: HttpRequest) -> None:
+    if not request.user.may("administrator"):  # type: ignore[union-attr]
+        raise NotAllowed(_("Only an administrator may let servers join and leave."), _("Ask one to do it."))
+
+
+@require_http_methods(["GET", "POST"])
+def join_new(request: HttpRequest) -> HttpResponse:
+    """The form, and the commands made last; POST makes one."""
+    _must_administer(request)
+    refusal: ConsoleError | None = None
+    given = {name: request.POST.get(name, request.GET.get(name, "")) for name in ("name", "rack", "labels")}
+    if request.method == "POST":
+        try:
+            return redirect("deployments:join-detail", pk=_make(request, given).pk)
+        except ConsoleError as error:
+            refusal = error
+    else:
+        try:
+            join.check_reach()
+        except ConsoleError as error:
+            refusal = error
+    recent = list(Enrolment.objects.select_related("server", "made_by")[:SHOWN])
+    context = {
+        "given": given,
+        "refusal": refusal,
+        "rows": [(one, join_texts.WORDS[_state(one)]) for one in recent],
+        "joined": Server.objects.filter(enrolments__used_at__isnull=False).distinct().order_by("name"),
+        "local_only": join.is_local_only(),
+        "url": addresses.public_url(),
+        "machines": _machines(),
+    }
+    status = refusal.status if refusal and request.method == "POST" else 200
+    return render(request, "deployments/join_new.html", context, status=status)
+
+
+def _make(request: HttpRequest, given: dict[str, str]) -> Enrolment:
+    labels = _labels(given["labels"])
+    enrolment = join.make(given["name"], given["rack"], labels, by=request.user)  # type: ignore[arg-type]
+    enrolment.script_digest = join_script.digest(join_script.script(enrolment))
+    enrolment.save(update_fields=["script_digest"])
+    return enrolment
+
+
+def _labels(text: str) -> dict[str, str]:
+    """{"env": "prod"} of "env=prod, team=nlp". Raises Invalid."""
+    labels = {}
+    for word in text.replace(",", " ").split():
+        name, equals, value = word.partition("=")
+        if not equals or not name or not value or len(word) > 100:
+            raise Invalid(
+                _("“%(word)s” is no label.") % {"word": word[:60]},
+                _("Write labels as name=value, with blanks or commas between them."),
+                code="bad_label",
+            )
+        labels[name] = value
+    return labels
+
+
+def _machines() -> list[tuple[str, runtimes.Runtime | None]]:
+    present = runtimes.present()
+    return [(machine, present.get(machine)) for machine in ("aarch64", "x86_64")]
+
+
+def _state(enrolment: Enrolment) -> str:
+    """How far it has come, without asking Redis; expired where it was never used."""
+    if enrolment.used_at is None and enrolment.is_expired:
+        return "expired"
+    names = ("reading", "online")
+    done = next((name for name in names if name in enrolment.steps), None)
+    return done or ("used" if enrolment.used_at else "called" if "called" in enrolment.steps else "waiting")
+
+
+@require_GET
+def join_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    """One command with its live steps."""
+    _must_administer(request)
+    enrolment = _enrolment(pk)
+    reached = join.progress(enrolment)
+    context = {
+        "enrolment": enrolment,
+        "server": enrolment.server,
+        "steps": join_texts.steps(enrolment, reached),
+        "problems": join_texts.problems(enrolment),
+        "done": reached == "reading",
+        "over": enrolment.is_expired and enrolment.used_at is None,
+    }
+    if request.headers.get("X-Part") == "1":
+        return render(request, "deployments/_join_steps.html", context)
+    context |= {
+        "commands": [] if context["over"] else join_script.commands(enrolment),
+        "trouble": join_texts.TROUBLE.values(),
+        "machines": _machines(),
+    }
+    return render(request, "deployments/join_detail.html", context)
+
+
+def _enrolment(pk: int) -> Enrolment:
+    found = Enrolment.objects.select_related("server", "made_by").filter(pk=pk).first()
+    if found is None:
+        raise NotFound(
+            _("There is no such command for joining."), _("Choose one on the page “Join a server”, or make one.")
+        )
+    return found
+
+
+@require_POST
+def join_copied(request: HttpRequest, pk: int) -> HttpResponse:
+    """The command was copied: the first of the live steps."""
+    _must_administer(request)
+    join.copied(_enrolment(pk))
+    return HttpResponse(status=204)
+
+
+@require_POST
+def join_withdraw(request: HttpRequest, pk: int) -> HttpResponse:
+    _must_administer(request)
+    enrolment = _enrolment(pk)
+    join.withdraw(enrolment, by=request.user)  # type: ignore[arg-type]
+    messages.success(request, _("The command for %(name)s is void.") % {"name": enrolment.server.name})
+    return redirect("deployments:join-new")
+
+
+@require_http_methods(["GET", "POST"])
+def server_leave(request: HttpRequest, name: str) -> HttpResponse:
+    """GET asks whether it is meant, naming what is hit; POST takes the credentials away."""
+    _must_administer(request)
+    server = Server.objects.filter(name=name).first()
+    if server is None:
+        raise NotFound(
+            _("There is no server called %(name)s.") % {"name": name[:63]}, _("Choose one from the list of servers.")
+        )
+    if request.method == "GET":
+        return render(request, "deployments/server_leave.html", {"server": server, "under_way": join.under_way(server)})
+    join.leave(server, by=request.user)  # type: ignore[arg-type]
+    told = _("%(name)s may no longer speak to this console. Its record stays.") % {"name": server.name}
+    messages.success(request, told)
+    return redirect("deployments:join-new")

@@ -1,0 +1,352 @@
+"""The pasted command on another host, against a real console: join, repair, work, leave; and what is refused."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import tarfile
+import threading
+import time
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.conftest import free_port
+from tests.deployments.joining import Browser, Host
+from tests.whole import Whole
+
+OLD_PYTHON = Path.home() / ".pyenv/versions/3.10.13"
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory):
+    whole = Whole(tmp_path_factory.mktemp("console"), demo_servers=0)
+    yield whole
+    whole.stop()
+
+
+@pytest.fixture(scope="module")
+def browser(console):
+    return Browser(console)
+
+
+@pytest.fixture
+def host():
+    made = Host()
+    yield made
+    made.close()
+
+
+def until(what, seconds=30):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := what():
+            return found
+        time.sleep(0.1)
+    raise AssertionError("it did not happen in time")
+
+
+def test_the_pasted_command_brings_a_server_online_that_works_repairs_and_leaves(console, browser, host):
+    page, command = browser.command("kp-07", rack="A1", labels="env=prod")
+    assert "Command copied" in browser.words(page)
+    began = time.monotonic()
+    joined = host.run(command)
+    assert joined.returncode == 0, joined.stdout + joined.stderr
+    assert time.monotonic() - began < 60
+    assert "has joined the console and is online" in joined.stdout
+    until(lambda: "Open kp-07" in browser.words(page))
+    assert (host.agent / "etc/config.json").stat().st_mode & 0o777 == 0o600
+
+    token = console.token()
+    job = console.call("/jobs", token, {"kind": "check", "server": "kp-07"})
+    until(lambda: console.call(f"/jobs/{job['id']}", token)["state"] in ("succeeded", "failed"), 60)
+
+    # Run again it repairs: a broken environment, a killed keeper; the credentials stay.
+    before = (host.agent / "etc/config.json").read_text()
+    shutil.rmtree(host.agent / "venv")
+    (host.agent / "current/lib/deployments/agent/link.py").write_text("broken")
+    for pid in host.pids():
+        os.kill(pid, signal.SIGKILL)
+    again = host.run(command)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "credentials that are there are kept" in again.stdout
+    assert (host.agent / "etc/config.json").read_text() == before
+    assert sum("deployments.agent.worker" in line for line in host.pids().values()) == 1
+    assert "runs" in host.ctl("status").stdout
+
+    left = host.ctl("leave")
+    assert left.returncode == 0, left.stdout + left.stderr
+    assert "has left the console" in left.stdout
+    assert not host.agent.exists()
+    assert until(lambda: not host.pids(), 5)
+    # Its credentials are gone with it.
+    config = json.loads(before)
+    with pytest.raises(redis.AuthenticationError):
+        redis.Redis.from_url(config["redis_url"]).ping()
+
+
+def test_the_keeper_starts_a_killed_agent_again_and_stop_ends_it(browser, host):
+    _page, command = browser.command("kp-08")
+    assert host.run(command).returncode == 0
+    agent = int((host.agent / "state/agent.lock").read_text())
+    os.kill(agent, signal.SIGKILL)
+    until(lambda: int((host.agent / "state/agent.lock").read_text() or 0) not in (0, agent))
+    until(lambda: host.ctl("status").returncode == 0)
+    assert host.ctl("stop").returncode == 0
+    assert not host.pids()
+    assert host.ctl("status").returncode == 3
+    assert host.ctl("start").returncode == 0
+    until(lambda: host.ctl("status").returncode == 0)
+    assert host.ctl("leave").returncode == 0
+
+
+def test_credentials_are_handed_out_once_and_a_new_command_makes_new_ones(browser, host):
+    _page, command = browser.command("kp-09")
+    assert host.run(command).returncode == 0
+    first = json.loads((host.agent / "etc/config.json").read_text())
+    thief = Host()
+    try:
+        stolen = thief.run(command)
+        assert stolen.returncode == 1
+        assert "handed out only once" in stolen.stderr
+        assert not thief.pids()
+    finally:
+        thief.close()
+    (host.agent / "etc/config.json").unlink()
+    _page, command = browser.command("kp-09")
+    again = host.run(command)
+    assert again.returncode == 0, again.stderr
+    second = json.loads((host.agent / "etc/config.json").read_text())
+    assert second["server_id"] == first["server_id"]
+    assert second["redis_url"] != first["redis_url"] and second["key"] != first["key"]
+
+
+def test_a_forged_token_and_an_altered_script_run_nothing(browser, host):
+    _page, command = browser.command("kp-10")
+    token = command.split("/join/")[1].split()[0]
+    forged = host.run(command.replace(token, "x" + token[1:]))
+    assert "knows no such command" in forged.stdout
+    digest = command.split("echo '")[1][:64]
+    altered = host.run(command.replace(digest, sha256(b"another").hexdigest()))
+    assert altered.stdout.startswith("#!/bin/sh")  # shown, not run
+    assert not host.agent.exists()
+
+
+def test_an_altered_bundle_is_thrown_away(browser, host):
+    page, command = browser.command("kp-11")
+    script = host.run(command.split("&& if")[0] + '&& cat "$f"').stdout
+    line = next(line for line in script.splitlines() if line.startswith("BUNDLE_SHA256="))
+    (host.folder / "join.sh").write_text(script.replace(line, f"BUNDLE_SHA256={'0' * 64}"))
+    stopped = host.run(f"sh {host.folder}/join.sh")
+    assert stopped.returncode == 1
+    assert "does not have the digest" in stopped.stderr
+    assert not (host.agent / "code").exists() or not list((host.agent / "code").iterdir())
+    assert "Digest" in browser.words(page)
+
+
+def test_each_thing_in_the_way_is_a_sentence(browser, host):
+    page, command = browser.command("kp-12")
+    unusable = host.run(command, PYTHON="/bin/true2")
+    assert unusable.returncode == 1
+    assert "no working Python 3.10" in unusable.stderr
+    assert "PYTHON=/bin/true2" in browser.words(page)
+    for prefix in ("/etc", "relative", "/tmp/a b", "/proc/none"):
+        refused = host.run(command, PREFIX=prefix)
+        assert refused.returncode == 1
+        assert "PREFIX" in refused.stderr
+    assert "Permission" in browser.words(page)
+    chinese = host.run(command, PYTHON="/bin/true2", LANG="zh_CN.UTF-8")
+    assert "不是可用的 Python" in chinese.stderr
+
+
+def bin_without_python(folder):
+    """A PATH with every program of this machine but Python."""
+    folder.mkdir()
+    for place in ("/usr/bin", "/bin", "/usr/sbin"):
+        for program in Path(place).iterdir():
+            if "python" not in program.name and not (folder / program.name).is_symlink():
+                (folder / program.name).symlink_to(program)
+    return str(folder)
+
+
+def test_without_a_python_it_says_what_to_do(browser, host):
+    page, command = browser.command("kp-13")
+    stopped = host.run(command, PATH=bin_without_python(host.folder / "bin"))
+    assert stopped.returncode == 1
+    assert "manage.py runtimes add" in stopped.stderr
+    assert "Python: there is none" in browser.words(page)
+
+
+@pytest.mark.skipif(not OLD_PYTHON.is_dir(), reason="needs a Python 3.10 that can be moved")
+def test_a_server_without_python_gets_one_from_the_console(console, browser, host, tmp_path):
+    archive = tmp_path / "cpython-3.10.tar.gz"
+
+    def slim(entry):
+        out = ("/test", "/site-packages", "__pycache__", "/idlelib", "/tkinter", "/config-3.10", "/ensurepip", ".a")
+        return None if any(word in entry.name for word in out) else entry
+
+    with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
+        tar.add(OLD_PYTHON / "bin/python3.10", "python/bin/python3.10")
+        link = tarfile.TarInfo("python/bin/python3")
+        link.type, link.linkname = tarfile.SYMTYPE, "python3.10"
+        tar.addfile(link)
+        tar.add(OLD_PYTHON / "lib", "python/lib", filter=slim)
+    digest = sha256(archive.read_bytes()).hexdigest()
+    assert "Python 3.10 for" in console.command("runtimes", "add", str(archive), "--sha256", digest)
+    try:
+        _page, command = browser.command("kp-14")
+        joined = host.run(command, PATH=bin_without_python(host.folder / "bin"))
+        assert joined.returncode == 0, joined.stdout + joined.stderr
+        assert "Using Python 3.10" in joined.stdout
+    finally:
+        console.command("runtimes", "remove", os.uname().machine)
+
+
+def test_leave_waits_for_jobs_unless_told_otherwise(console, browser, host):
+    _page, command = browser.command("kp-15")
+    assert host.run(command).returncode == 0
+    attempt = host.agent / "state/attempts/a9-1-00000001"
+    # A runner is whoever holds the attempt's lock; this one is a plain process in a session of its own.
+    code = (
+        "import fcntl,json,os,sys,time; from deployments.agent import processes, spool; from pathlib import Path; "
+        f"f=Path('{attempt}'); f.mkdir(parents=True); h=open(f/'lock','w'); fcntl.flock(h,fcntl.LOCK_EX); "
+        "(f/'pid').write_text(json.dumps(processes.identity(os.getpid())._asdict())); (f/'lines').write_text(''); "
+        "time.sleep(60)"
+    )
+    host.run(f'PYTHONPATH={host.agent}/current/lib setsid {host.agent}/venv/bin/python -c "{code}" >/dev/null 2>&1 &')
+    until(lambda: (attempt / "lines").exists())
+    refused = host.ctl("leave")
+    assert refused.returncode == 1
+    assert "1 jobs run here" in refused.stdout
+    assert host.ctl("status").returncode == 0
+    assert host.ctl("leave --now").returncode == 0
+    assert until(lambda: not host.pids(), 5)
+
+
+class TlsFront(threading.Thread):
+    """TLS in front of a port, with a certificate of its own."""
+
+    def __init__(self, folder, port, behind):
+        super().__init__(daemon=True)
+        self.certificate, key = folder / "cert.pem", folder / "key.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=console.test",
+             "-keyout", key, "-out", self.certificate], check=True, capture_output=True,
+        )  # fmt: skip
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(self.certificate, key)
+        self.listener = socket.create_server(("127.0.0.1", port))
+        self.behind = behind
+
+    def run(self):
+        while True:
+            try:
+                plain, _address = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(plain,), daemon=True).start()
+
+    def serve(self, plain):
+        try:
+            near = self.context.wrap_socket(plain, server_side=True)
+            with near, socket.create_connection(("127.0.0.1", self.behind)) as far:
+                back = threading.Thread(target=self.pump, args=(far, near), daemon=True)
+                back.start()
+                self.pump(near, far)
+                back.join(5)
+        except OSError:
+            pass
+
+    @staticmethod
+    def pump(source, target):
+        try:
+            while data := source.recv(65536):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+
+def test_over_tls_only_the_consoles_own_key_gets_the_token(tmp_path, host):
+    port = free_port()
+    front = TlsFront(tmp_path, port, 0)
+    whole = Whole(
+        tmp_path, demo_servers=0, PUBLIC_URL=f"https://127.0.0.1:{port}", PUBLIC_CERTIFICATE=str(front.certificate)
+    )
+    front.behind = whole.port
+    front.start()
+    try:
+        _page, command = Browser(whole).command("kp-20")
+        assert "--pinnedpubkey" in command
+        joined = host.run(command)
+        assert joined.returncode == 0, joined.stdout + joined.stderr
+        # Somebody else at the same address: curl does not even send the request.
+        front.listener.close()
+        (tmp_path / "other").mkdir()
+        other = TlsFront(tmp_path / "other", port, whole.port)
+        other.start()
+        refused = host.run(command)
+        assert "pinned" in refused.stderr or "public key" in refused.stderr
+        assert "has joined" not in refused.stdout
+        other.listener.close()
+    finally:
+        whole.stop()
+
+
+def may_make_namespaces():
+    return os.geteuid() == 0 and subprocess.run(["ip", "netns", "list"], capture_output=True).returncode == 0
+
+
+@pytest.fixture
+def second_host():
+    """A network namespace as another machine, 10.213.77.2, that sees this one as 10.213.77.1; its agent is nobody's."""
+    name = f"joining-{os.getpid()}"
+    here, there = f"jo{os.getpid() % 100000}a", f"jo{os.getpid() % 100000}b"
+    ip = [
+        f"ip netns add {name}", f"ip link add {here} type veth peer name {there} netns {name}",
+        f"ip addr add 10.213.77.1/30 dev {here}", f"ip link set {here} up",
+        f"ip -n {name} addr add 10.213.77.2/30 dev {there}", f"ip -n {name} link set {there} up",
+        f"ip -n {name} link set lo up",
+    ]  # fmt: skip
+    made = Host(before=["ip", "netns", "exec", name], root=True)
+    made.env["AGENT_USER"] = "nobody"
+    try:
+        for line in ip:
+            if subprocess.run(line.split(), capture_output=True).returncode:
+                pytest.skip("network namespaces do not work here")
+        yield made
+    finally:
+        made.close()
+        subprocess.run(["ip", "netns", "del", name], capture_output=True)
+        subprocess.run(["ip", "link", "del", here], capture_output=True)
+
+
+@pytest.mark.skipif(not may_make_namespaces(), reason="needs root and network namespaces")
+def test_a_second_host_on_the_network_joins_as_root_and_its_agent_is_not_root(tmp_path, second_host):
+    whole = Whole(tmp_path, demo_servers=0, bind="10.213.77.1", ALLOW_PLAINTEXT="1")
+    try:
+        browser = Browser(whole)
+        page, command = browser.command("kp-30")
+        assert "ALLOW_PLAINTEXT=1" in browser.get(page)
+        joined = second_host.run(command)
+        assert joined.returncode == 0, joined.stdout + joined.stderr
+        owners = {Path(f"/proc/{pid}").stat().st_uid for pid in second_host.pids()}
+        assert owners == {65534}
+        assert (second_host.agent / "code").stat().st_uid == 0
+        assert (second_host.agent / "etc/config.json").stat().st_uid == 65534
+        assert "10.213.77.2" in browser.get("/servers/join/")
+        assert second_host.ctl("leave").returncode == 0
+        assert not second_host.agent.exists()
+        # A Python that only root can reach is no use to the agent's account.
+        if OLD_PYTHON.is_dir():
+            _page, command = browser.command("kp-31")
+            stopped = second_host.run(command, PYTHON=str(OLD_PYTHON / "bin/python3"))
+            assert stopped.returncode == 1
+            assert "cannot run" in stopped.stderr
+    finally:
+        whole.stop()
