@@ -276,17 +276,25 @@ def check_account(place: install.Install) -> None:
         return
     entry = pwd.getpwnam(place.user)
     test = [str(place.python), "-c", "import redis, rq, deployments.agent"]
-    found = subprocess.run(
-        test, user=entry.pw_uid, group=entry.pw_gid, extra_groups=[], cwd="/", capture_output=True, text=True,
-        env=install.environment(place), timeout=60,
-    )  # fmt: skip
-    if found.returncode:
-        words = " ".join(found.stderr.split())[-300:]
+    words = _fails_as(entry, test, install.environment(place))
+    if words:
         raise Stopped(
             "permission",
             f"账号 {place.user} 无法运行 {place.python}：{words} 请用 PYTHON= 指明一个所有人可用的 Python。",
             f"The account {place.user} cannot run {place.python}: {words} Name one that everybody may use: PYTHON=",
         )
+
+
+def _fails_as(entry: pwd.struct_passwd, command: list[str], env: dict[str, str]) -> str:
+    """Why the command does not work as that account, '' where it does."""
+    try:
+        found = subprocess.run(
+            command, user=entry.pw_uid, group=entry.pw_gid, extra_groups=[], cwd="/", capture_output=True, text=True,
+            env=env, timeout=60,
+        )  # fmt: skip
+    except OSError as error:
+        return str(error)
+    return " ".join(found.stderr.split())[-300:] or f"exit code {found.returncode}" if found.returncode else ""
 
 
 # ---------- the whole ----------
@@ -350,7 +358,10 @@ def main() -> int:
         return 1
     except (OSError, subprocess.SubprocessError) as error:
         full = isinstance(error, OSError) and error.errno in (28, 122)
-        say(f"没有成功：{error}。请改正后再运行一次。", f"This did not work: {error}. Mend it, then run this again.")
+        words = Text(
+            f"没有成功：{error}。请改正后再运行一次。", f"This did not work: {error}. Mend it, then run this again."
+        )
+        print(spoken(words), file=sys.stderr)
         console.report("disk" if full else "permission", str(error))
         return 1
     say("本机已加入控制台，并已在线。", "This server has joined the console and is online.")

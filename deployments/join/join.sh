@@ -142,8 +142,10 @@ unpack_runtime() { # sets `python`
     tar -xzf "$work/runtime.tar.gz" -C "$folder" --no-same-owner || stop disk \
         "运行时无法解压到 $folder，原因见上一行。" "The runtime could not be unpacked into $folder; the line above says why."
     rm -f "$work/runtime.tar.gz"
-    new_enough "$python" || stop python "控制台给出的 Python 在这里不能运行。请用 PYTHON= 指明另一个。" \
-        "The Python from the console does not run here. Name another with PYTHON=."
+    new_enough "$python" && return
+    why=$("$python" -c 'import ctypes, fcntl, ssl, venv, zlib' 2>&1 | tail -n 1)
+    stop python "控制台给出的 Python 在这里不能运行（$why）。请用 PYTHON= 指明另一个。" \
+        "The Python from the console does not run here ($why). Name another with PYTHON=."
 }
 
 unpack_agent() { # sets `code`; an agent that runs from there meanwhile goes on
