@@ -1,18 +1,17 @@
 """The fleet and server pages, and what their scripts ask for."""
 
-import csv
 import time
-from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from django.contrib import messages
 from django.db.models import Count
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
+from console import spreadsheet
 from console.errors import Invalid, NotAllowed, NotFound
 from console.models import User
 from console.templatetags.frame import texts_for_scripts
@@ -123,15 +122,8 @@ def fleet_jobs(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"real": jobs[False], "simulated": jobs[True]})
 
 
-class _Line:
-    """A file for csv.writer that hands each line on instead of keeping it."""
-
-    def write(self, line: str) -> str:
-        return line
-
-
 @require_GET
-def fleet_csv(request: HttpRequest) -> HttpResponseBase:
+def fleet_csv(request: HttpRequest) -> StreamingHttpResponse:
     """One line per NPU of the servers that the address's filters keep."""
     asked, _problems = fleet_query.read(request.GET)
     nows = live_state.all_now()
@@ -139,16 +131,7 @@ def fleet_csv(request: HttpRequest) -> HttpResponseBase:
     in_order = [server for group in fleet_query.arrange(servers, asked) for server in group.servers]
     wanted = [server for server in in_order if fleet_query.matches(server, asked)]
     rows = fleet_query.csv_rows(wanted, {now["id"]: now for now in nows})
-    response = StreamingHttpResponse(_csv_lines(rows), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="fleet-{time.strftime("%Y%m%d-%H%M%S")}.csv"'
-    return response
-
-
-def _csv_lines(rows: Iterable[list[Any]]) -> Iterator[str]:
-    writer = csv.writer(_Line())
-    yield "\ufeff" + str(writer.writerow(fleet_query.CSV_HEAD))  # the mark by which spreadsheets know UTF-8
-    for row in rows:
-        yield str(writer.writerow(row))
+    return spreadsheet.answer(f"fleet-{time.strftime('%Y%m%d-%H%M%S')}.csv", fleet_query.CSV_HEAD, rows)
 
 
 @require_POST

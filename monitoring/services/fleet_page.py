@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from django.utils.translation import get_language, gettext, ngettext
+from django.utils.translation import gettext, ngettext
 
+from console.language import pick
 from monitoring.parsers.failures import MEANINGS
 from monitoring.services import live_state
 from monitoring.services.live_state import Now
@@ -134,14 +135,13 @@ def _faults(now: Now) -> list[str]:
 
 def error_words(error: Mapping[str, Any]) -> tuple[str, str]:
     """(what happened, what to do) of an unreadable reading, in the reader's language; the second may be ''."""
-    language = 0 if (get_language() or "").startswith("zh") else 1
     what, do = error.get("what"), error.get("do")
     if what:
-        return what[language], do[language] if do else ""
+        return pick(what), pick(do)
     meaning = error.get("meaning")
     if meaning in MEANINGS:
         known = MEANINGS[meaning]
-        return known.what[language], known.do[language]
+        return pick(known.what), pick(known.do)
     if meaning:
         return gettext("npu-smi could not be read (%(meaning)s)") % {"meaning": meaning}, ""
     return gettext("npu-smi could not be read"), ""

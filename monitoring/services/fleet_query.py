@@ -149,14 +149,9 @@ CSV_HEAD = (
 
 
 def csv_rows(servers: Sequence[PageServer], nows: Mapping[int, Mapping[str, Any]]) -> Iterable[list[Any]]:
-    """One row per NPU, one for a server without; unknown is an empty cell."""
+    """One row per NPU, one for a server without; None is unknown."""
     for server in servers:
         head = [server["name"], server["state"], int(server["sim"]), server["rack"], server["family"]]
         npus = nows[server["id"]]["npus"] or [{}]
         for npu in npus:
-            yield [harmless(cell) for cell in (*head, *(npu.get(name) for name in CSV_NPU), server["age"])]
-
-
-def harmless(cell: Any) -> Any:
-    """A text that no spreadsheet takes for a formula: names come from servers, which are not trusted."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
+            yield [*head, *(npu.get(name) for name in CSV_NPU), server["age"]]

@@ -13,6 +13,7 @@ from console.streams import FLEET_NOW
 from deployments.models import Job, Npu, Server
 from monitoring.models import Minute
 from monitoring.services import page_texts
+from tests.answers import whole
 from tests.conftest import ROOT
 from tests.monitoring.nows import now, npu, process
 
@@ -169,7 +170,7 @@ def test_ids_that_are_none_are_refused_in_words(valkey, reader, ids):
 def test_the_csv_holds_what_the_filters_keep(valkey, reader):
     told(Server.objects.create(name="kp-01"), npus=[npu(0), npu(1)])
     told(Server.objects.create(name="demo-1", simulated=True), npus=[npu(0)])
-    text = b"".join(reader.get("/fleet.csv?fleet=real").streaming_content).decode()
+    text = whole(reader.get("/fleet.csv?fleet=real")).decode()
     lines = text.splitlines()
     assert lines[0].startswith("\ufeffserver,state,simulated") and len(lines) == 3
     assert lines[1].startswith("kp-01,live,0,")
