@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from deployments import ingest
 from deployments.models import Attempt, Job, JobState, Server
+from tests.answers import whole
 
 ITEM = {
     "e": "item", "key": "fw", "title": ["固件配套", "Firmware pairing"], "verdict": "failed", "found": "7.7.0",
@@ -35,12 +36,6 @@ def make_jobs(server, count, **fields):
 
 def listed(response):
     return [int(n) for n in re.findall(r'/jobs/(\d+)/">#', response.content.decode())]
-
-
-def whole(response):
-    """What a stream sends. It is made for ASGI; here Django gathers it, and warns that it does."""
-    with pytest.warns(Warning, match="must consume asynchronous iterators"):
-        return b"".join(response)
 
 
 # ---------- list ----------
