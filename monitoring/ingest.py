@@ -13,13 +13,11 @@ from console import live, streams
 from deployments.models import Npu, Server
 from monitoring import history
 from monitoring.models import Minute
-from monitoring.services import live_state, readings
-from monitoring.services.fleet_steps import FleetSteps
+from monitoring.services import fleet_steps, live_state, readings
 
 log = logging.getLogger(__name__)
 
 Messages = list[tuple[str, bytes]]
-ROW_METRICS = ("aicore_pct", "hbm_pct", "temp_c", "power_w")
 
 
 class Telemetry:
@@ -34,7 +32,7 @@ class Telemetry:
         self.heard: dict[int, float] = {}  # to be written at the next flush
         self.last_heard: dict[int, float] = {}  # monotonic: jumps of the wall clock lose no server
         self.open_topics: set[str] = set()
-        self.steps = FleetSteps()
+        self.steps = fleet_steps.FleetSteps()
         self._rows: dict[int, list[float | None]] = {}
         self._states: dict[int, tuple[Any, ...]] = {}
         self._minutes: dict[int, tuple[datetime, history.MinuteSums]] = {}
@@ -133,7 +131,7 @@ class Telemetry:
             made.append(live.message("fleet", "layout", {"gen": self.steps.generation}, 0))
         if layout_changed or deltas:
             full = {
-                m: json.dumps({"gen": self.steps.generation, "steps": "".join(map(_letter, s))})
+                m: json.dumps({"gen": self.steps.generation, "steps": fleet_steps.letters(s)})
                 for m, s in self.steps.steps.items()
             }
             pipeline.hset(streams.FLEET_STEPS, mapping=full)
@@ -219,10 +217,6 @@ def summary(npus: list[dict[str, Any]]) -> list[float | None]:
         max(temps) if temps else None,
         round(sum(watts)) if watts else None,
     ]
-
-
-def _letter(step: int) -> str:
-    return "0123456789abcdefg"[step]
 
 
 def _save_contact(servers: dict[int, Server], heard: dict[int, float], offsets: dict[int, float]) -> None:
