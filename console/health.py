@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
 
 from console import streams
+from console.errors import brief
 from console.redis import client
 
 SILENT_S = 10.0  # ingest says each second that it lives
@@ -54,7 +55,7 @@ def database() -> Part:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError as error:
-        what = _("The database does not answer: %(error)s") % {"error": _short(error)}
+        what = _("The database does not answer: %(error)s") % {"error": brief(error)}
         return Part("database", False, what, _("Start it, or correct DATABASE_URL and restart the console."))
     return Part("database", True)
 
@@ -71,7 +72,7 @@ def _asking_redis(name: str, ask: Callable[[], Part]) -> Part:
     try:
         return ask()
     except (redis.RedisError, OSError) as error:
-        what = _("Redis does not answer: %(error)s") % {"error": _short(error)}
+        what = _("Redis does not answer: %(error)s") % {"error": brief(error)}
         return Part(name, False, what, _("Start it, or correct REDIS_URL and restart the console."))
 
 
@@ -98,7 +99,3 @@ def _ingest() -> Part:
 
 def _ingest_fails(what: str) -> Part:
     return Part("ingest", False, what, _("Read var/log/ingest.log; `make up` starts ingest again by itself."))
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

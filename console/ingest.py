@@ -52,6 +52,7 @@ class Ingest:
         self.stopping = False
         self.lag_ms = 0.0
         self._due: dict[str, float] = {}
+        self._leading = False
         self._reading_since = 0.0
 
     def run(self) -> None:
@@ -99,8 +100,6 @@ class Ingest:
         if not self._leading and (self.redis.get(streams.INGEST_LEASE) or b"").decode() == self.me:
             self._leading = bool(self.redis.pexpire(streams.INGEST_LEASE, LEASE_MS))
         return self._leading
-
-    _leading = False
 
     def _is_due(self, what: str, now: float, every_s: float) -> bool:
         if now < self._due.get(what, 0.0):
