@@ -13,11 +13,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from deployments.kinds import check
 from deployments.kinds.check_probes.finding import Finding, Probe, Trouble, item, line, unknown
 from deployments.kinds.check_probes.host import Host
 from deployments.steps import Text
 
-GROUPS = ("system", "limits", "stack", "npus", "links", "tuning")
+GROUPS = tuple(name for name, _title in check.GROUPS)
 
 
 def probes(group: str) -> list[Probe]:
