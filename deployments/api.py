@@ -56,9 +56,8 @@ def create(request: HttpRequest, new: NewJob) -> HttpResponse:
 
 @router.get("/jobs", summary="Jobs, newest first")
 def list_jobs(request: HttpRequest, wanted: Query[JobFilter]) -> HttpResponse:
-    found = Job.objects.select_related("server", "requester")
     same = {"state": wanted.state, "kind": wanted.kind, "server__name": wanted.server, "ticket": wanted.ticket}
-    found = found.filter(**{name: value for name, value in same.items() if value is not None})
+    found = _jobs().filter(**{name: value for name, value in same.items() if value is not None})
     if wanted.before:
         found = found.filter(pk__lt=wanted.before)
     page = list(found[: wanted.limit])
