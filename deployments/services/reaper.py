@@ -1,7 +1,7 @@
 """What time does to jobs: silence makes them lost, a beat brings them back, an unseen dispatch is sent again."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 import redis
@@ -39,12 +39,14 @@ def mark_lost(silent: Iterable[int]) -> list[Job]:
     return lost
 
 
-def bring_back(active: Iterable[str]) -> list[Job]:
-    """Lost jobs whose attempts a beat names as running take their true state again."""
-    found = Attempt.objects.filter(pk__in=list(active), job__state=JobState.LOST, done=False)
+def bring_back(active: Mapping[int, Collection[str]]) -> list[Job]:
+    """Lost jobs whose attempts the beats of their own servers (id: attempts) name as running are running again."""
+    found = Attempt.objects.filter(job__state=JobState.LOST, done=False)
     back = []
-    for attempt in found.select_related("job__server", "job__requester"):
+    for attempt in found.select_related("job__server", "job__requester") if active else ():
         job = attempt.job
+        if attempt.pk not in active.get(job.server_id, ()):
+            continue
         if Job.objects.filter(pk=job.pk, state=JobState.LOST).update(state=JobState.RUNNING, reason=None):
             job.state, job.reason = JobState.RUNNING, None
             back.append(job)

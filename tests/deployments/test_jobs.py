@@ -123,8 +123,9 @@ def test_silence_loses_running_jobs_and_a_beat_brings_them_back(job, server):
     assert reaper.mark_lost([server.pk]) == [job]
     job.refresh_from_db()
     assert job.state == JobState.LOST and server.name in job.reason[1]
-    assert reaper.bring_back(["a-of-nobody"]) == []
-    assert reaper.bring_back([attempt.pk]) == [job]
+    assert reaper.bring_back({server.pk: {"a-of-nobody"}}) == []
+    assert reaper.bring_back({server.pk + 1: {attempt.pk}}) == [], "a server speaks for its own jobs only"
+    assert reaper.bring_back({server.pk: {attempt.pk}}) == [job]
     job.refresh_from_db()
     assert (job.state, job.reason) == (JobState.RUNNING, None)
 
