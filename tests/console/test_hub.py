@@ -388,8 +388,10 @@ async def test_the_hub_ends_whenever_it_is_told_to(valkey):
         for _ in range(chance.randint(0, 40)):
             await asyncio.sleep(0)
         await asyncio.sleep(chance.choice([0, chance.uniform(0, 0.002)]))
+        task = hub._task
         async with asyncio.timeout(5):
             await hub.close()
+        assert task.done()
 
 
 async def test_the_end_of_the_process_closes_the_connection(viewer, valkey):

@@ -15,7 +15,8 @@ from deployments.agent.config import parse
 from deployments.demo import __main__ as program
 from deployments.demo import fleet, loop, member
 from deployments.demo.loop import Loop
-from tests.deployments.agent_bench import KEY, AgentServer, SmallIngest, until
+from tests.deployments.agent_bench import KEY, AgentServer, SmallIngest
+from tests.waiting import until
 
 ALARM, A910 = "kp-04", "kp-05"
 
