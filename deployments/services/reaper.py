@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 
 import redis
 from django.db import transaction
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from deployments import queues
@@ -17,6 +19,8 @@ log = logging.getLogger(__name__)
 
 RESEND_FIRST_S = 10
 RESEND_MOST_S = 600
+AT_ONCE = 500
+OF_ONE_SERVER = 20
 
 
 def mark_lost(silent: Iterable[int]) -> list[Job]:
@@ -57,13 +61,15 @@ def bring_back(active: Mapping[int, Collection[str]]) -> list[Job]:
 def resend(now: datetime) -> int:
     """Push again what no event has confirmed, with back-off, and only where it stands in no list of the server."""
     unseen = Attempt.objects.filter(state=JobState.QUEUED, started_at=None, next_line=1, job__state=JobState.QUEUED)
-    sent = 0
-    for attempt in unseen.select_related("job__server", "job__requester")[:500]:
-        if attempt.job.not_after < now:
-            expire(attempt)
-        elif _is_due(attempt, now) and not _stands(attempt):
-            sent += jobs.hand_over(attempt)
-    return sent
+    unseen = unseen.select_related("job__server", "job__requester")
+    for attempt in unseen.filter(job__not_after__lt=now)[:AT_ONCE]:
+        expire(attempt)
+    # Some of each server, the never pushed first: a server with a long queue does not keep others from theirs.
+    order = F("pushed_at").asc(nulls_first=True)
+    place = Window(RowNumber(), partition_by="job__server_id", order_by=order)
+    some = unseen.filter(job__not_after__gte=now).annotate(place=place).filter(place__lte=OF_ONE_SERVER)
+    due = (attempt for attempt in some.order_by(order)[:AT_ONCE] if _is_due(attempt, now))
+    return sum(jobs.hand_over(attempt) for attempt in due if not _stands(attempt))
 
 
 def expire(attempt: Attempt) -> None:
