@@ -2,10 +2,11 @@
 
 import logging
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 
+from console.answers import Answer
 from console.errors import ConsoleError, NotAllowed, NotFound
 from console.middleware import wants_json
 
@@ -15,7 +16,7 @@ log = logging.getLogger(__name__)
 def answer(request: HttpRequest, error: ConsoleError) -> HttpResponse:
     """The two sentences of `error` as JSON or as a page, whichever the caller reads."""
     if wants_json(request):
-        return JsonResponse(error.as_json(), status=error.status)
+        return Answer(error.as_json(), status=error.status)
     return render(request, "console/error.html", {"error": error}, status=error.status)
 
 
@@ -52,5 +53,5 @@ def our_mistake(request: HttpRequest) -> HttpResponse:
         _("Try again; if it stays so, look at var/log/web.log."),
     )
     if wants_json(request):
-        return JsonResponse({"error": {"code": "our_mistake", "what": what, "do": do}}, status=500)
+        return Answer({"error": {"code": "our_mistake", "what": what, "do": do}}, status=500)
     return render(None, "500.html", {"what": what, "do": do}, status=500)

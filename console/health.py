@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import redis
 from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from console import streams
+from console.answers import Answer
 from console.errors import brief
 from console.redis import client
 
@@ -35,12 +36,12 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 
 @login_not_required
-def readyz(request: HttpRequest) -> JsonResponse:
+def readyz(request: HttpRequest) -> Answer:
     """{"ready", "parts": [{"part", "ok", …}]}; 503 when a part fails. Only who is signed in reads the details."""
     parts = [database(), redis_part(), ingest()]
     ready = all(part.ok for part in parts)
     shown = [vars(part) if _is_known(request) else {"part": part.part, "ok": part.ok} for part in parts]
-    return JsonResponse({"ready": ready, "parts": shown}, status=200 if ready else 503)
+    return Answer({"ready": ready, "parts": shown}, status=200 if ready else 503)
 
 
 def _is_known(request: HttpRequest) -> bool:

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.middleware import LoginRequiredMiddleware
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext as _
 
+from console.answers import Answer
 from console.errors import ConsoleError, Invalid
 
 Handler = Callable[[HttpRequest], HttpResponse]
@@ -114,6 +115,6 @@ class ErrorsInWords:
         if not isinstance(exception, ConsoleError):
             return None
         if wants_json(request):
-            return JsonResponse(exception.as_json(), status=exception.status)
+            return Answer(exception.as_json(), status=exception.status)
         template = "console/_error.html" if getattr(request, "htmx", False) else "console/error.html"
         return render(request, template, {"error": exception}, status=exception.status)

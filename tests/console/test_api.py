@@ -6,6 +6,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from console.answers import Answer
 from console.models import ApiToken, User
 from deployments.models import Job, Server
 
@@ -146,3 +147,12 @@ def test_jobs_and_servers_take_a_fixed_number_of_queries(operator_api, server, d
 def test_the_docs_ask_who_you_are(client):
     assert client.get("/api/v1/docs").status_code == 302
     assert client.get("/api/v1/openapi.json").status_code == 302
+
+
+def test_an_answer_is_read_in_a_terminal_as_it_is(operator_api):
+    answer = post(operator_api, {"kind": "check", "server": "鲲鹏-1"}, **{"Accept-Language": "zh-hans"})
+    assert "没有名为 “鲲鹏-1” 的服务器" in answer.content.decode()
+
+
+def test_half_a_character_pair_breaks_no_answer():
+    assert Answer({"said": "\ud83d"}).content == b'{"said": "?"}'
