@@ -1,5 +1,6 @@
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from deployments.kinds.check_probes import limits, links, npus, pci, stack, syst
 from deployments.kinds.check_probes.finding import MOST, VERDICTS, Finding, Probe, Trouble, clean, item, line
 from deployments.kinds.check_probes.host import MOST_BYTES, Answer, Host
 from deployments.steps import PYTHON, Text
+from tests.waiting import until
 
 GROUPS = [name for name, _ in check.GROUPS]
 ALARM, A910, DUO, LOST, DUMB, OLD, DOWN, HELD = 3, 4, 2, 14, 15, 12, 19, 7  # numbers of demo servers
@@ -118,6 +120,20 @@ def test_a_group_tells_items_to_the_runner_and_lines_to_a_person(tmp_path):
 def test_an_unknown_group_is_answered_in_words(capsys):
     assert program.main(["nonsense"]) == 2
     assert "Name one group" in capsys.readouterr().err
+
+
+def test_a_cancelled_group_leaves_no_traceback(tmp_path):
+    put_tool(tmp_path, "npu-smi", f"touch {tmp_path}/asked; exec sleep 20")
+    group = subprocess.Popen(
+        [sys.executable, "-m", "deployments.kinds.check_probes", "npus"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "ASCEND_ITEMS": str(tmp_path / "items")},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until(lambda: (tmp_path / "asked").exists())
+    group.send_signal(signal.SIGINT)
+    assert group.communicate(timeout=10)[1] == ""
+    assert group.returncode == 130
 
 
 def test_a_probe_that_breaks_is_unknown_and_stops_no_other(monkeypatch):
