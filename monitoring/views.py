@@ -141,8 +141,13 @@ def demo_remove(request: HttpRequest) -> HttpResponse:
     if not user.may("administrator"):
         raise NotAllowed(_("Only an administrator may remove the simulated servers."), _("Ask one to do it."))
     n = enrol.remove_demo(by=user)
-    told = ngettext("%(n)s simulated server was removed.", "%(n)s simulated servers were removed.", n) % {"n": n}
-    messages.success(request, told)
+    told = ngettext(
+        "%(n)s simulated server was removed, with its jobs.",
+        "%(n)s simulated servers were removed, with their jobs.",
+        n,
+    ) % {"n": n}
+    back = _("To have them back, delete %(path)s and start the console again.") % {"path": enrol.removed_mark()}
+    messages.success(request, f"{told} {back}")
     return redirect("monitoring:fleet")
 
 

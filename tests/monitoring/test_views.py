@@ -94,7 +94,9 @@ def test_an_administrator_removes_the_demo_in_one_click(valkey, admin, settings,
     Server.objects.create(name="kp-01")
     Server.objects.create(name="demo-1", simulated=True)
     page = admin.post("/demo/remove", follow=True)
-    assert "1 simulated server was removed." in page.content.decode()
+    told = page.content.decode()
+    assert "1 simulated server was removed, with its jobs." in told
+    assert f"delete {tmp_path}/demo/removed and start the console again" in told
     assert list(Server.objects.values_list("name", flat=True)) == ["kp-01"]
     assert admin.get("/demo/remove").status_code == 405
 
