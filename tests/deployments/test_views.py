@@ -131,6 +131,12 @@ def test_a_page_shows_verdict_report_and_steps(as_operator, attempt, spool):
     assert parse_qs(urlsplit(button).query) == {"server": ["kp-01"], "kind": ["check"], "p-deep": ["True"]}
 
 
+def test_a_verdict_that_holds_not_every_item_counts_the_rest(as_operator, attempt, spool):
+    ingest.store({attempt.job.server_id: [spool.event(e="started"), *[spool.event(**ITEM) for _ in range(9)]]})
+    page = as_operator.get(f"/jobs/{attempt.job_id}/").content.decode()
+    assert "3 more in the report" in page
+
+
 def test_text_of_a_server_is_shown_and_never_obeyed(as_operator, attempt, spool):
     evil = "<img src=x onerror=alert(1)>"
     item = {**ITEM, "title": [evil, evil], "found": evil, "wanted": evil, "remedy": [evil, evil], "job": {"kind": evil}}
