@@ -25,7 +25,6 @@ CODE = {name: code for code, name in enumerate(OCCUPANCIES)}
 UNREADABLE = CODE["unreadable"]
 AICORE, HBM, TEMP, POWER, OCC, FAULTY = range(6)
 METRIC_AT = {"aicore_pct": AICORE, "hbm_pct": HBM, "temp_c": TEMP, "power_w": POWER}
-FRESH = ("live", "maintenance")
 ROWS_AT_MOST = 60
 
 PageServer = dict[str, Any]
@@ -149,7 +148,7 @@ def error_words(error: Mapping[str, Any]) -> tuple[str, str]:
 
 def summary(server: PageServer) -> dict[str, int | None]:
     """Means over the server's NPUs: {aicore, hbm, hottest, power_w}; None where unknown or not fresh."""
-    if server["state"] not in FRESH:
+    if server["state"] not in live_state.HEARD:
         return dict.fromkeys(("aicore", "hbm", "hottest", "power_w"))
     known = {at: [npu[at] for npu in server["npus"] if npu[at] is not None] for at in (AICORE, HBM, TEMP)}
     return {

@@ -23,6 +23,7 @@ Now = dict[str, Any]
 # The span of each metric that is shown as colour, in the metric's unit.
 RANGES = {"aicore_pct": (0.0, 100.0), "hbm_pct": (0.0, 100.0), "temp_c": (20.0, 100.0), "power_w": (0.0, 500.0)}
 METRICS = tuple(RANGES)
+HEARD = ("live", "maintenance")  # states of a server whose last reading is valid now
 STEPS = 16
 UNKNOWN_STEP = STEPS
 
