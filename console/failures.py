@@ -1,7 +1,5 @@
 """The pages and answers for an address that is not there, a call that is refused, and our own mistakes."""
 
-import logging
-
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
@@ -9,8 +7,6 @@ from django.utils.translation import gettext as _
 from console.answers import Answer
 from console.errors import ConsoleError, NotAllowed, NotFound
 from console.middleware import wants_json
-
-log = logging.getLogger(__name__)
 
 
 def answer(request: HttpRequest, error: ConsoleError) -> HttpResponse:

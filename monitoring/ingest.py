@@ -1,7 +1,6 @@
 """Samples into live state, messages and rows. One instance in the ingest process; no thread but its own."""
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -14,8 +13,6 @@ from deployments.models import Npu, Server
 from monitoring import history
 from monitoring.models import Minute
 from monitoring.services import fleet_steps, live_state, readings
-
-log = logging.getLogger(__name__)
 
 Messages = list[tuple[str, bytes]]
 
@@ -155,7 +152,7 @@ class Telemetry:
         """Rows that changed, and those of servers just heard: a page tells by them how old its numbers are."""
         changed: dict[str, list[float | None]] = {}
         for pk, now in self.nows.items():
-            fresh = live_state.state_at(now, at) in ("live", "maintenance")
+            fresh = live_state.state_at(now, at) in live_state.HEARD
             row: list[float | None] = summary(now["npus"]) if fresh else [None] * 4
             if pk in heard or self._rows.get(pk) != row:
                 self._rows[pk] = changed[str(pk)] = row

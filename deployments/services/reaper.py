@@ -1,6 +1,5 @@
 """What time does to jobs: silence makes them lost, a beat brings them back, an unseen dispatch is sent again."""
 
-import logging
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
@@ -14,8 +13,6 @@ from deployments import queues
 from deployments.models import Attempt, Job, JobState
 from deployments.services import jobs
 from deployments.steps import Text
-
-log = logging.getLogger(__name__)
 
 RESEND_FIRST_S = 10
 RESEND_MOST_S = 600
