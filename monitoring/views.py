@@ -18,7 +18,16 @@ from console.templatetags.frame import texts_for_scripts
 from deployments.models import Job, JobState, Server
 from deployments.services import enrol
 from monitoring import history
-from monitoring.services import fleet_page, fleet_query, fleet_strip, live_state, page_texts, search, server_page
+from monitoring.services import (
+    fleet_page,
+    fleet_query,
+    fleet_strip,
+    link_matrix,
+    live_state,
+    page_texts,
+    search,
+    server_page,
+)
 
 MAX_IDS = 200
 JOBS_SHOWN = 10
@@ -165,7 +174,7 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
         "unreadable": server_page.unreadable(now),
         "facts": server_page.facts(server.facts),
         "host": server_page.host_figures(now["host"]),
-        "matrix": server_page.matrix(server.facts.get("topology")),
+        "matrix": link_matrix.matrix(server.facts.get("topology")),
         "driver": server_page.driver(server.facts, now),
         "offset": server_page.offset_words(server.clock_offset_s),
         "jobs": server.jobs.select_related("requester")[:JOBS_SHOWN],
