@@ -104,12 +104,11 @@ def is_faulty(npu: Mapping[str, Any]) -> bool:
 
 def value(npu: Mapping[str, Any], metric: str) -> float | None:
     """One metric of one NPU of "now", in its unit; None where it is unknown."""
-    if metric == "aicore_pct":
-        return npu["aicore"]
     if metric == "hbm_pct":
         used, total = npu["hbm_used_mb"], npu["hbm_total_mb"]
         return round(100 * used / total, 1) if total and used is not None else None
-    return npu[metric]
+    amount: float | None = npu["aicore" if metric == "aicore_pct" else metric]
+    return amount
 
 
 def state_at(now: Now, at: float) -> str:
