@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from deployments.kinds.check_probes.finding import MOST, Trouble
-from deployments.kinds.check_probes.host import MOST_BYTES, Host
+from deployments.kinds.check_probes.finding import MOST
+from deployments.kinds.check_probes.host import MOST_BYTES, Host, Trouble
 from tests.deployments.check_bench import (
     demo_host,
     is_running,

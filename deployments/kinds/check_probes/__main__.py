@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from deployments.kinds import check
-from deployments.kinds.check_probes.finding import Finding, Probe, Trouble, item, line, unknown
-from deployments.kinds.check_probes.host import Host
+from deployments.kinds.check_probes.finding import Finding, Probe, item, line, unknown
+from deployments.kinds.check_probes.host import Host, Trouble
 from deployments.steps import Text
 
 GROUPS = tuple(name for name, _title in check.GROUPS)

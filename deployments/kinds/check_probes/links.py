@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from deployments.kinds.check_probes.finding import Finding, Probe, Trouble, ok, unknown
-from deployments.kinds.check_probes.host import Host
+from deployments.kinds.check_probes.finding import Finding, Probe, ok, unknown
+from deployments.kinds.check_probes.host import Host, Trouble
 from deployments.kinds.check_probes.npus import chip_name, why_none
 from deployments.steps import Text
 from monitoring.parsers import hccn_ip, hccn_link, hccn_net_health, hccn_optical, hccn_stat

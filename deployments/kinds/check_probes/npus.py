@@ -1,7 +1,7 @@
 """Group `npus`: the NPUs on the bus, as the driver shows them, and how they feel."""
 
-from deployments.kinds.check_probes.finding import Finding, Probe, Trouble, failed, ok, unknown, warning
-from deployments.kinds.check_probes.host import Host
+from deployments.kinds.check_probes.finding import Finding, Probe, failed, ok, unknown, warning
+from deployments.kinds.check_probes.host import Host, Trouble
 from deployments.kinds.check_probes.pci import npu_devices
 from deployments.steps import Text
 from monitoring.parsers import failures, npu_smi_health, npu_smi_info

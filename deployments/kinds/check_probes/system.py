@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from deployments.kinds.check_probes.finding import Finding, Probe, Trouble, failed, ok, unknown, warning
-from deployments.kinds.check_probes.host import Host
+from deployments.kinds.check_probes.finding import Finding, Probe, failed, ok, unknown, warning
+from deployments.kinds.check_probes.host import Host, Trouble
 from deployments.kinds.check_probes.textfiles import meminfo
 from deployments.kinds.check_probes.versions import at_least
 from deployments.steps import Text

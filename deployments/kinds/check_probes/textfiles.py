@@ -1,7 +1,6 @@
 """Texts of keys and values, line by line: files of the kernel and of the Ascend software."""
 
-from deployments.kinds.check_probes.finding import Trouble
-from deployments.kinds.check_probes.host import Host
+from deployments.kinds.check_probes.host import Host, Trouble
 from deployments.steps import Text
 
 
