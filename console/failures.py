@@ -1,5 +1,7 @@
 """The pages and answers for an address that is not there, a call that is refused, and our own mistakes."""
 
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
@@ -17,6 +19,15 @@ def answer(request: HttpRequest, error: ConsoleError) -> HttpResponse:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if isinstance(exception, RequestDataTooBig):
+        most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE >> 20
+        return answer(
+            request,
+            ConsoleError(
+                _("The request is longer than %(most)s MB.") % {"most": most}, _("Send less at once."),
+                code="too_large", status=413,
+            ),
+        )  # fmt: skip
     return answer(
         request,
         ConsoleError(_("The request could not be understood."), _("Go back and try again."), code="bad_request"),

@@ -6,6 +6,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from ninja import Field, Query, Router, Schema
+from pydantic import ConfigDict
 
 from console.answers import Answer
 from console.errors import NotFound
@@ -18,6 +19,8 @@ router = Router(tags=["jobs"])
 
 
 class NewJob(Schema):
+    model_config = ConfigDict(extra="forbid")  # a misspelt `params` must not run a job with the defaults
+
     kind: str = Field(max_length=40, description="Name of the job kind, for example `check`")
     server: str = Field(max_length=63, description="Name of the server")
     params: dict[str, Any] = Field(default_factory=dict, description="Parameters of the kind")
