@@ -10,7 +10,7 @@ import time
 import pytest
 
 from console import streams
-from deployments.agent import keys, processes, spool
+from deployments.agent import ROOT, keys, processes, spool
 from deployments.agent.config import parse
 from deployments.demo import __main__ as program
 from deployments.demo import fleet, loop, member
@@ -52,7 +52,7 @@ class Demo:
         path.write_text(json.dumps({"redis_url": f"redis://demo:pw@{address}", "servers": servers}))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "deployments.demo", "--config", str(path)],
-            cwd=loop.root.CODE,
+            cwd=ROOT,
             stderr=subprocess.PIPE,
         )
 
