@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from deployments.agent import ROOT
 from deployments.agent import facts as agent_facts
 from deployments.agent.config import Config
 from deployments.agent.tools import Output
