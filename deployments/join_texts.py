@@ -75,13 +75,13 @@ TROUBLE = {
     ),
     "python": Trouble(
         _("Python: there is none of 3.10 or newer."),
-        _("Name one before the command (PYTHON=/path/to/python3), or add a runtime to the console (see below)."),
+        _("Name one before the command (export PYTHON=/path/to/python3), or add a runtime to the console."),
     ),
     "permission": Trouble(
         _("Permission: the script may not do something."),
-        _("Run it as root or with sudo; without either, set PREFIX=/folder before the command."),
+        _("Run it as root or with sudo; without either, “export PREFIX=/folder” before the command."),
     ),
-    "disk": Trouble(_("Disk: there is no room."), _("Free 300 MB below /opt, or set PREFIX to another disk.")),
+    "disk": Trouble(_("Disk: there is no room."), _("Free 300 MB below /opt, or “export PREFIX=/folder” on another disk before the command.")),
     "clock": Trouble(
         _("Clock: the server's is more than 60 s off."),
         _("It joins all the same. Set the clock (chronyd), or the times in its logs are wrong."),

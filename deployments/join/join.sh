@@ -2,6 +2,7 @@
 # What comes before this line are values; from here on the script is the same for every server.
 # It finds a Python, fetches the agent from the console, checks its digest, and lets it install itself:
 # deployments/agent/join.py. Running it again repairs.
+# Exported before it runs:
 #   PYTHON=/path/to/python3   use this Python (3.10 or newer)
 #   PREFIX=/some/folder       without root: everything goes below this folder and runs as this user
 #   AGENT_USER=name           with root: the account of the agent, made where it does not exist (ascend-console)
@@ -32,8 +33,8 @@ report() { # report CODE DETAIL: where it does not get through, the page says no
 elevate() {
     [ "$(id -u)" != 0 ] && [ -z "${PREFIX:-}" ] || return 0
     command -v sudo >/dev/null 2>&1 || stop permission \
-        "需要 root 权限，而这里没有 sudo。请以 root 运行，或用 PREFIX=/目录 安装到自己的目录。" \
-        "This needs root, and there is no sudo here. Run it as root, or set PREFIX=/folder to install into a folder of yours."
+        "需要 root 权限，而这里没有 sudo。请以 root 运行，或先 export PREFIX=/目录，安装到自己的目录。" \
+        "This needs root, and there is no sudo here. Run it as root, or “export PREFIX=/folder” first, to install into a folder of yours."
     say "需要 root 权限，改用 sudo 继续。" "This needs root, so it goes on with sudo."
     exec sudo env LANG="${LANG:-C}" PYTHON="${PYTHON:-}" AGENT_USER="${AGENT_USER:-}" sh "$0"
 }
@@ -128,8 +129,8 @@ unpack_runtime() { # sets `python`
     esac
     found=$(python3 -c 'import platform; print(platform.python_version())' 2>/dev/null || echo 0)
     [ -n "$offered" ] || stop python \
-        "这里没有 Python 3.10 或更新版本（python3: $found），控制台也没有 $machine 的运行时。请安装一个并用 PYTHON= 指明，或请管理员执行 manage.py runtimes add。" \
-        "There is no Python 3.10 or newer here (python3: $found), and the console has no runtime for $machine. Install one and name it with PYTHON=, or let an administrator run manage.py runtimes add."
+        "这里没有 Python 3.10 或更新版本（python3: $found），控制台也没有 $machine 的运行时。请安装一个并先 export PYTHON=/路径，或请管理员执行 manage.py runtimes add。" \
+        "There is no Python 3.10 or newer here (python3: $found), and the console has no runtime for $machine. Install one and “export PYTHON=/path/to/it” first, or let an administrator run manage.py runtimes add."
     digest=${offered%% *}
     folder=$prefix/runtime/$(echo "$digest" | cut -c1-16)
     python=$folder/${offered#* }

@@ -6,6 +6,7 @@ import logging
 import secrets
 from collections.abc import Mapping
 from datetime import timedelta
+from types import ModuleType
 from typing import Any
 
 import redis
@@ -13,11 +14,11 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Max
 from django.utils import timezone
-from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from console import audit, live
 from console.errors import Conflict, Invalid, NotAllowed, NotFound
+from console.language import pick
 from console.models import User
 from deployments import kinds, queues
 from deployments.models import Attempt, Job, JobState, Server
@@ -37,8 +38,8 @@ def queue_job(server: Server, kind: str, params: Mapping[str, Any], *, by: User,
     for an unknown kind, Invalid for wrong parameters, Conflict for a server that was never heard or
     is silent, or a lock that another job holds.
     """
-    _must_operate(by)
-    module = _kind(kind)
+    check_may_operate(by)
+    module = find_kind(kind)
     read = _params(module, params)
     if server.is_offline:
         raise Conflict(
@@ -65,7 +66,7 @@ def queue_job(server: Server, kind: str, params: Mapping[str, Any], *, by: User,
 
 def cancel_job(job: Job, *, by: User) -> Job:
     """Cancel a job: at once where its server never saw it, else by asking the server, which answers with events."""
-    _must_operate(by)
+    check_may_operate(by)
     with transaction.atomic():
         job = Job.objects.select_for_update().select_related("server").get(pk=job.pk)
         if job.state in ENDED:
@@ -90,7 +91,7 @@ def cancel_job(job: Job, *, by: User) -> Job:
 
 def retry_job(job: Job, *, by: User) -> Job:
     """A new attempt of an ended job, with a log of its own."""
-    _must_operate(by)
+    check_may_operate(by)
     with transaction.atomic():
         server = Server.objects.select_for_update().get(pk=job.server_id)
         job = Job.objects.select_for_update().get(pk=job.pk)
@@ -143,7 +144,6 @@ def end_here(job: Job, attempt: Attempt | None, state: JobState, reason: Text) -
 
 def as_json(job: Job) -> dict[str, Any]:
     """A job as API, sockets and pages show it; needs `server` and `requester` at hand."""
-    language = 0 if (get_language() or "").startswith("zh") else 1
     return {
         "id": job.pk,
         "kind": job.kind,
@@ -153,7 +153,7 @@ def as_json(job: Job) -> dict[str, Any]:
         "params": job.params,
         "ticket": job.ticket,
         "requester": job.requester.username if job.requester else None,
-        "reason": job.reason[language] if job.reason else None,
+        "reason": pick(job.reason) or None,
         "reasons": job.reason,
         "cancelling": bool(job.cancel_requested_at) and not job.is_ended,
         "created_at": _iso(job.created_at),
@@ -174,7 +174,8 @@ def _iso(at: Any) -> str | None:
     return at.isoformat(timespec="milliseconds") if at else None
 
 
-def _must_operate(by: User) -> None:
+def check_may_operate(by: User) -> None:
+    """Raises NotAllowed where `by` may only look."""
     if not by.may("operator"):
         raise NotAllowed(
             _("%(user)s may look but not change anything.") % {"user": by.username},
@@ -182,18 +183,19 @@ def _must_operate(by: User) -> None:
         )
 
 
-def _kind(kind: str) -> Any:
+def find_kind(kind: str) -> ModuleType:
+    """The module of a kind. Raises NotFound that names those there are."""
     try:
         return kinds.load(kind)
     except KeyError:
         raise NotFound(
-            _("There is no job kind “%(kind)s”.") % {"kind": str(kind)[:60]},
+            _("There is no job kind “%(kind)s”.") % {"kind": kind[:60]},
             _("Use one of: %(kinds)s.") % {"kinds": ", ".join(kinds.names())},
             code="unknown_kind",
         ) from None
 
 
-def _params(module: Any, params: Mapping[str, Any]) -> Any:
+def _params(module: ModuleType, params: Mapping[str, Any]) -> Any:
     if len(json.dumps(params)) > MAX_PARAMS_BYTES:
         raise Invalid(
             _("The parameters are longer than 64 kB."), _("Send only what the job kind asks for."), code="too_long"
@@ -201,8 +203,7 @@ def _params(module: Any, params: Mapping[str, Any]) -> Any:
     try:
         return read_params(module.Params, params)
     except BadParams as error:
-        language = 0 if (get_language() or "").startswith("zh") else 1
-        what = "; ".join(f"{name[:60]}: {text[language]}" for name, text in error.problems[:8])
+        what = "; ".join(f"{name[:60]}: {pick(text)}" for name, text in error.problems[:8])
         raise Invalid(
             _("The parameters do not fit: %(problems)s.") % {"problems": what},
             _("Mend them and send the job again."),

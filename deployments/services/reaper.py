@@ -1,11 +1,12 @@
 """What time does to jobs: silence makes them lost, a beat brings them back, an unseen dispatch is sent again."""
 
-import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 import redis
 from django.db import transaction
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from deployments import queues
@@ -13,10 +14,10 @@ from deployments.models import Attempt, Job, JobState
 from deployments.services import jobs
 from deployments.steps import Text
 
-log = logging.getLogger(__name__)
-
 RESEND_FIRST_S = 10
 RESEND_MOST_S = 600
+AT_ONCE = 500
+OF_ONE_SERVER = 20
 
 
 def mark_lost(silent: Iterable[int]) -> list[Job]:
@@ -39,12 +40,14 @@ def mark_lost(silent: Iterable[int]) -> list[Job]:
     return lost
 
 
-def bring_back(active: Iterable[str]) -> list[Job]:
-    """Lost jobs whose attempts a beat names as running take their true state again."""
-    found = Attempt.objects.filter(pk__in=list(active), job__state=JobState.LOST, done=False)
+def bring_back(active: Mapping[int, Collection[str]]) -> list[Job]:
+    """Lost jobs whose attempts the beats of their own servers (id: attempts) name as running are running again."""
+    found = Attempt.objects.filter(job__state=JobState.LOST, done=False)
     back = []
-    for attempt in found.select_related("job__server", "job__requester"):
+    for attempt in found.select_related("job__server", "job__requester") if active else ():
         job = attempt.job
+        if attempt.pk not in active.get(job.server_id, ()):
+            continue
         if Job.objects.filter(pk=job.pk, state=JobState.LOST).update(state=JobState.RUNNING, reason=None):
             job.state, job.reason = JobState.RUNNING, None
             back.append(job)
@@ -55,13 +58,15 @@ def bring_back(active: Iterable[str]) -> list[Job]:
 def resend(now: datetime) -> int:
     """Push again what no event has confirmed, with back-off, and only where it stands in no list of the server."""
     unseen = Attempt.objects.filter(state=JobState.QUEUED, started_at=None, next_line=1, job__state=JobState.QUEUED)
-    sent = 0
-    for attempt in unseen.select_related("job__server", "job__requester")[:500]:
-        if attempt.job.not_after < now:
-            expire(attempt)
-        elif _is_due(attempt, now) and not _stands(attempt):
-            sent += jobs.hand_over(attempt)
-    return sent
+    unseen = unseen.select_related("job__server", "job__requester")
+    for attempt in unseen.filter(job__not_after__lt=now)[:AT_ONCE]:
+        expire(attempt)
+    # Some of each server, the never pushed first: a server with a long queue does not keep others from theirs.
+    order = F("pushed_at").asc(nulls_first=True)
+    place = Window(RowNumber(), partition_by="job__server_id", order_by=order)
+    some = unseen.filter(job__not_after__gte=now).annotate(place=place).filter(place__lte=OF_ONE_SERVER)
+    due = (attempt for attempt in some.order_by(order)[:AT_ONCE] if _is_due(attempt, now))
+    return sum(jobs.hand_over(attempt) for attempt in due if not _stands(attempt))
 
 
 def expire(attempt: Attempt) -> None:
