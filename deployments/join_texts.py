@@ -81,7 +81,10 @@ TROUBLE = {
         _("Permission: the script may not do something."),
         _("Run it as root or with sudo; without either, “export PREFIX=/folder” before the command."),
     ),
-    "disk": Trouble(_("Disk: there is no room."), _("Free 300 MB below /opt, or “export PREFIX=/folder” on another disk before the command.")),
+    "disk": Trouble(
+        _("Disk: there is no room."),
+        _("Free 300 MB below /opt, or “export PREFIX=/folder” on another disk before the command."),
+    ),
     "clock": Trouble(
         _("Clock: the server's is more than 60 s off."),
         _("It joins all the same. Set the clock (chronyd), or the times in its logs are wrong."),

@@ -306,7 +306,7 @@ def heard_s_ago(server: Server) -> float | None:
 
 def _has_read(enrolment: Enrolment) -> bool:
     try:
-        return last_entry(enrolment.server) != enrolment.steps.get("stream", "0-0")
+        return last_entry(enrolment.server) != str(enrolment.steps.get("stream", "0-0"))
     except redis.RedisError:
         return False
 

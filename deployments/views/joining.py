@@ -20,6 +20,7 @@ from console.errors import Conflict, ConsoleError, Invalid, NotAllowed, NotFound
 from deployments import join_texts
 from deployments.models import Enrolment, Server
 from deployments.services import bundle, join, join_script, runtimes
+from deployments.views.lookup import is_part
 
 SHOWN = 20
 MAX_BODY = 2000
@@ -226,7 +227,7 @@ def join_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "done": reached == "reading",
         "over": enrolment.is_expired and enrolment.used_at is None,
     }
-    if request.headers.get("X-Part") == "1":
+    if is_part(request):
         return render(request, "deployments/_join_steps.html", context)
     context |= {
         "commands": [] if context["over"] else join_script.commands(enrolment),
