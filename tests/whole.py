@@ -50,7 +50,7 @@ class Whole:
                     return time.monotonic() - began
             assert self.process.poll() is None, self.printed.read_text()
             time.sleep(0.05)
-        raise AssertionError(f"not ready within 60 s: {self.printed.read_text()}")
+        raise AssertionError(f"not ready within 60 s: {self.stop()}")
 
     def command(self, *words: str) -> str:
         run = subprocess.run(

@@ -214,7 +214,7 @@ def own_files(place: install.Install) -> None:
     (place.prefix / "bin" / "keep").write_text(install.KEEP)
     command = place.prefix / "bin" / "ascend-console"
     command.write_text(
-        "#!/bin/sh\n# ascend-console status | start | stop | restart | leave\n"
+        "#!/bin/sh\n# ascend-console status | start | stop | restart | leave\ncd /\n"
         f'PYTHONPATH="{place.prefix}/current/lib" PYTHONDONTWRITEBYTECODE=1 exec "{place.python}" '
         f'-m deployments.agent.control --prefix "{place.prefix}" "$@"\n'
     )

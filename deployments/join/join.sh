@@ -162,6 +162,7 @@ unpack_agent() { # sets `code`; an agent that runs from there meanwhile goes on
 }
 
 main() {
+    cd / # not where the operator stands: Python would import what lies there
     elevate
     work=$(mktemp -d) || exit 1
     trap 'rm -rf "$work"' EXIT

@@ -58,7 +58,7 @@ def commands(enrolment: Enrolment) -> list[Command]:
     ways = [Command("curl", f"curl -sS --noproxy '*'{pinned} {url} -o \"$f\"")]
     if not pin:  # these two cannot hold a server to its key, and the token is a secret
         ways.append(Command("wget", f'wget -q --no-proxy --content-on-error {url} -O "$f"'))
-        ways.append(Command("python3", f'python3 -c "{BY_PYTHON}" {url} "$f"'))
+        ways.append(Command("python3", f'python3 -I -c "{BY_PYTHON}" {url} "$f"'))
     return [Command(way.name, _checked(way.text, enrolment.script_digest)) for way in ways]
 
 

@@ -1,7 +1,9 @@
 """The pasted command on another host, against a real console: join, repair, work, leave; and what is refused."""
 
+import html
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -165,12 +167,63 @@ def test_each_thing_in_the_way_is_a_sentence(browser, host):
     assert "不是可用的 Python" in chinese.stderr
 
 
-def bin_without_python(folder):
+@pytest.mark.parametrize("way", ["wget", "python3"])
+def test_without_curl_there_are_other_ways(browser, host, way):
+    page, _first = browser.command("kp-17")
+    found = [
+        html.unescape(text) for text in re.findall(r'<pre class="command"[^>]*>(.*?)</pre>', browser.get(page), re.S)
+    ]
+    command = next(text for text in found if f"&& {way}" in text)
+    path = bin_without_python(host.folder / "bin", ("curl",) if way == "wget" else ("curl", "wget"))
+    (host.folder / "bin" / "python3").symlink_to("/usr/bin/python3")
+    joined = host.run(command, PATH=path)
+    assert joined.returncode == 0, joined.stdout + joined.stderr
+
+
+def test_nothing_is_imported_from_where_the_operator_stands(browser, host):
+    trap = f"open('{host.folder}/trapped', 'w')\n"
+    for name in ("ctypes", "ssl", "redis", "deployments", "urllib", "venv", "argparse"):
+        (host.folder / f"{name}.py").write_text(trap)
+    _page, command = browser.command("kp-18")
+    joined = host.run(command)
+    assert joined.returncode == 0, joined.stdout + joined.stderr
+    assert host.ctl("status").returncode == 0
+    assert host.ctl("leave").returncode == 0
+    assert not (host.folder / "trapped").exists()
+
+
+@pytest.mark.skipif(shutil.which("sudo") is not None or os.geteuid() != 0, reason="there is sudo here, or no root")
+def test_without_root_and_sudo_it_says_what_to_do(browser, host):
+    page, command = browser.command("kp-19")
+    stopped = host.run(command, PREFIX="")
+    assert stopped.returncode == 1
+    assert "there is no sudo here" in stopped.stderr
+    assert "no sudo" in browser.words(page)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small disk")
+def test_a_full_disk_is_a_sentence(browser, host):
+    host.agent.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=777", "none", host.agent]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        page, command = browser.command("kp-21")
+        stopped = host.run(command)
+        assert stopped.returncode == 1
+        assert "less than 300 MB free" in stopped.stderr
+        assert "Disk" in browser.words(page)
+    finally:
+        subprocess.run(["umount", host.agent], check=True)
+
+
+def bin_without_python(folder, other=()):
     """A PATH with every program of this machine but Python."""
     folder.mkdir()
     for place in ("/usr/bin", "/bin", "/usr/sbin"):
         for program in Path(place).iterdir():
-            if "python" not in program.name and not (folder / program.name).is_symlink():
+            unwanted = "python" in program.name or program.name in other
+            if not unwanted and not (folder / program.name).is_symlink():
                 (folder / program.name).symlink_to(program)
     return str(folder)
 
