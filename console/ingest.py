@@ -252,6 +252,7 @@ class Ingest:
         if monotonic - self._reading_since > settings.OFFLINE_AFTER_S:
             reaper.mark_lost(self.telemetry.silent_since(monotonic - settings.OFFLINE_AFTER_S))
         reaper.resend(timezone.now())
+        reaper.resend_cancels(timezone.now())
 
     def _publish(self, messages: Iterable[tuple[str, bytes]]) -> None:
         pipeline = self.redis.pipeline(transaction=False)

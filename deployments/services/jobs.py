@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 from django.conf import settings
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.db.models import Max
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -84,7 +84,7 @@ def cancel_job(job: Job, *, by: User) -> Job:
                 job, attempt, JobState.CANCELLED, Text("在服务器收到之前已取消", "Cancelled before the server saw it")
             )
         else:
-            transaction.on_commit(lambda: _ask_to_cancel(attempt))
+            transaction.on_commit(lambda: ask_to_cancel(attempt))
     tell(job)
     return job
 
@@ -120,14 +120,18 @@ def retry_job(job: Job, *, by: User) -> Job:
 
 
 def hand_over(attempt: Attempt) -> bool:
-    """Push the attempt's dispatch. False when Redis is away: the row stays unpushed and is pushed again later."""
+    """Push the attempt's dispatch. False when Redis is away: the row stays unpushed and is pushed again later.
+
+    The job's row has been committed, so a database that is too busy to note the push must not make the call fail:
+    it would be repeated, and the job with it. Ingest pushes what is not noted again, which a server answers "already".
+    """
     try:
         queues.push(attempt)
-    except redis.RedisError as error:
-        log.warning("dispatch of %s waits for Redis: %s", attempt.pk, error)
+        attempt.pushed_at, attempt.pushes = timezone.now(), attempt.pushes + 1
+        Attempt.objects.filter(pk=attempt.pk).update(pushed_at=attempt.pushed_at, pushes=attempt.pushes)
+    except (redis.RedisError, OperationalError) as error:
+        log.warning("dispatch of %s waits: %s", attempt.pk, error)
         return False
-    attempt.pushed_at, attempt.pushes = timezone.now(), attempt.pushes + 1
-    Attempt.objects.filter(pk=attempt.pk).update(pushed_at=attempt.pushed_at, pushes=attempt.pushes)
     tell(attempt.job)
     return True
 
@@ -244,8 +248,11 @@ def _never_left(attempt: Attempt) -> bool:
         return False
 
 
-def _ask_to_cancel(attempt: Attempt) -> None:
+def ask_to_cancel(attempt: Attempt) -> bool:
+    """Push the attempt's cancel. False when Redis is away: it is pushed again until an event answers it."""
     try:
         queues.push_cancel(attempt)
     except redis.RedisError as error:
         log.warning("cancel of %s waits for Redis: %s", attempt.pk, error)
+        return False
+    return True

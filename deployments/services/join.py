@@ -4,7 +4,7 @@ import json
 import re
 import secrets
 import time
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -218,17 +218,28 @@ def check_open(enrolment: Enrolment) -> None:
 
 
 def copied(enrolment: Enrolment) -> None:
-    if "copied" not in enrolment.steps:
-        enrolment.steps["copied"] = timezone.now().isoformat()
-        enrolment.save(update_fields=["steps"])
+    """Note that the command was copied."""
+    _reached(enrolment, "copied", timezone.now())
 
 
 def called(enrolment: Enrolment, address: str) -> None:
     """Note the first call of a host."""
     if "called" not in enrolment.steps:
-        enrolment.address = address or None
-        enrolment.steps["called"] = timezone.now().isoformat()
-        enrolment.save(update_fields=["address", "steps"])
+        Enrolment.objects.filter(pk=enrolment.pk).update(address=address or None)
+        _reached(enrolment, "called", timezone.now())
+
+
+def _reached(enrolment: Enrolment, step: str, at: datetime) -> None:
+    """Note when a step was first reached; page and script write the row at the same time."""
+    if step in enrolment.steps:
+        return
+    with transaction.atomic():
+        row = Enrolment.objects.select_for_update().get(pk=enrolment.pk)
+        row.steps.setdefault(step, at.isoformat())
+        if step == "online":  # what went wrong before did not matter in the end; a clock that is off still does
+            row.steps["problems"] = [one for one in row.steps.get("problems", []) if one["code"] == "clock"]
+        row.save(update_fields=["steps"])
+    enrolment.steps = row.steps
 
 
 def config(enrolment: Enrolment) -> dict[str, Any]:
@@ -289,15 +300,11 @@ def progress(enrolment: Enrolment) -> str:
     if enrolment.used_at is None:
         return "called" if "called" in steps else "waiting"
     seen = server.last_seen_at
-    if "online" not in steps and seen and seen > enrolment.used_at:
-        steps["online"] = seen.isoformat()
-        # What went wrong before did not matter in the end.
-        steps["problems"] = [one for one in steps.get("problems", []) if one["code"] == "clock"]
-        enrolment.save(update_fields=["steps"])
-    if "online" in steps and "reading" not in steps and _has_read(enrolment):
-        steps["reading"] = timezone.now().isoformat()
-        enrolment.save(update_fields=["steps"])
-    return next((name for name in ("reading", "online") if name in steps), "used")
+    if seen and seen > enrolment.used_at:
+        _reached(enrolment, "online", seen)
+    if "online" in enrolment.steps and "reading" not in enrolment.steps and _has_read(enrolment):
+        _reached(enrolment, "reading", timezone.now())
+    return next((name for name in ("reading", "online") if name in enrolment.steps), "used")
 
 
 def heard_s_ago(server: Server) -> float | None:

@@ -1,6 +1,6 @@
 """What time does to jobs: silence makes them lost, a beat brings them back, an unseen dispatch is sent again."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 import redis
@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from deployments import queues
 from deployments.models import Attempt, Job, JobState
+from deployments.models.job import UNDER_WAY
 from deployments.services import jobs
 from deployments.steps import Text
 
@@ -66,7 +67,19 @@ def resend(now: datetime) -> int:
     place = Window(RowNumber(), partition_by="job__server_id", order_by=order)
     some = unseen.filter(job__not_after__gte=now).annotate(place=place).filter(place__lte=OF_ONE_SERVER)
     due = (attempt for attempt in some.order_by(order)[:AT_ONCE] if _is_due(attempt, now))
-    return sum(jobs.hand_over(attempt) for attempt in due if not _stands(attempt))
+    return sum(jobs.hand_over(attempt) for attempt in due if not _stands(attempt, queues.is_waiting))
+
+
+def resend_cancels(now: datetime) -> int:
+    """Ask again for each cancel that no event has answered and that stands in no list of the server."""
+    asked = Attempt.objects.filter(
+        job__state__in=UNDER_WAY,
+        job__cancel_requested_at__lt=now - timedelta(seconds=RESEND_FIRST_S),
+        rung="",
+        done=False,
+    )
+    heard = (attempt for attempt in asked.select_related("job__server")[:AT_ONCE] if not attempt.job.server.is_offline)
+    return sum(jobs.ask_to_cancel(attempt) for attempt in heard if not _stands(attempt, queues.cancel_is_waiting))
 
 
 def expire(attempt: Attempt) -> None:
@@ -88,8 +101,8 @@ def _is_due(attempt: Attempt, now: datetime) -> bool:
     return now - attempt.pushed_at > timedelta(seconds=wait)
 
 
-def _stands(attempt: Attempt) -> bool:
+def _stands(attempt: Attempt, where: Callable[[Attempt], bool]) -> bool:
     try:
-        return queues.is_waiting(attempt)
+        return where(attempt)
     except redis.RedisError:
         return True  # unknown: look again later
