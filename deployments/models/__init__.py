@@ -1,6 +1,7 @@
-"""What an operator changes: servers and their NPUs, jobs with their attempts, steps and logs."""
+"""What an operator changes: servers and their NPUs, jobs with their attempts, steps and logs, batches."""
 
+from deployments.models.batch import Batch, BatchState
 from deployments.models.fleet import Npu, Server
 from deployments.models.job import Attempt, Job, JobState, LogChunk, Step
 
-__all__ = ["Attempt", "Job", "JobState", "LogChunk", "Npu", "Server", "Step"]
+__all__ = ["Attempt", "Batch", "BatchState", "Job", "JobState", "LogChunk", "Npu", "Server", "Step"]

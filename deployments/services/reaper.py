@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from deployments import queues
 from deployments.models import Attempt, Job, JobState
-from deployments.services import jobs
+from deployments.services import jobs, waiting
 from deployments.steps import Text
 
 log = logging.getLogger(__name__)
@@ -54,12 +54,14 @@ def bring_back(active: Iterable[str]) -> list[Job]:
 
 def resend(now: datetime) -> int:
     """Push again what no event has confirmed, with back-off, and only where it stands in no list of the server."""
-    unseen = Attempt.objects.filter(state=JobState.QUEUED, started_at=None, next_line=1, job__state=JobState.QUEUED)
+    unseen = Attempt.objects.filter(
+        state=JobState.QUEUED, started_at=None, next_line=1, job__state=JobState.QUEUED, job__waiting=False
+    )
     sent = 0
     for attempt in unseen.select_related("job__server", "job__requester")[:500]:
         if attempt.job.not_after < now:
             expire(attempt)
-        elif _is_due(attempt, now) and not _stands(attempt):
+        elif _is_due(attempt, now) and not _stands(attempt) and not _stands_still(attempt):
             sent += jobs.hand_over(attempt)
     return sent
 
@@ -81,6 +83,11 @@ def _is_due(attempt: Attempt, now: datetime) -> bool:
         return False
     wait = min(RESEND_MOST_S, RESEND_FIRST_S * 2 ** min(attempt.pushes, 10))
     return now - attempt.pushed_at > timedelta(seconds=wait)
+
+
+def _stands_still(attempt: Attempt) -> bool:
+    """True where the server's queue was paused before the entry had got there."""
+    return attempt.pushed_at is None and bool(waiting.standstill(attempt.job.server, attempt.job.kind))
 
 
 def _stands(attempt: Attempt) -> bool:
