@@ -27,7 +27,7 @@ class Place:
 PLACES = [
     ("monitoring:fleet", gettext_noop("Fleet"), "fleet", ("monitoring:fleet",)),
     ("monitoring:server-list", gettext_noop("Servers"), "server", ("monitoring:server",)),
-    ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job",)),
+    ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job", "deployments:batch")),
 ]
 
 # What the scripts of every page say; see static/js/texts.js.

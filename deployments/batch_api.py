@@ -86,9 +86,7 @@ def list_batches(request: HttpRequest, wanted: Query[BatchFilter]) -> HttpRespon
     page = list(rows[: wanted.limit])
     counts = batches.counts_of(page)
     following = page[-1].pk if len(page) == wanted.limit else None
-    return JsonResponse(
-        {"batches": [batches.as_json(batch, counts[batch.pk]) for batch in page], "before": following}
-    )
+    return JsonResponse({"batches": [batches.as_json(batch, counts[batch.pk]) for batch in page], "before": following})
 
 
 @router.get("/batches/{int:batch_id}", summary="One batch with its jobs")

@@ -25,7 +25,7 @@ from deployments.language import pick
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import ENDED
 from deployments.services import job_list as listing
-from deployments.services import job_page, jobs, logs
+from deployments.services import job_page, jobs, logs, waiting
 from deployments.steps import BadParams, read_params
 from deployments.templatetags.jobs import job_took, kind_title
 
@@ -114,7 +114,7 @@ async def _batches(lines: Iterator[str], size: int) -> AsyncIterator[bytes]:
 
 
 def _job(pk: int) -> Job:
-    job = Job.objects.select_related("server", "requester").filter(pk=pk).first()
+    job = Job.objects.select_related("server", "requester", "batch").filter(pk=pk).first()
     if job is None:
         raise NotFound(_("There is no job #%(id)s.") % {"id": pk}, _("Look for it in the list of jobs."))
     return job
@@ -226,7 +226,8 @@ async def _raw_lines(attempt_id: str) -> AsyncIterator[bytes]:
 # ---------- changes ----------
 
 
-def _must_operate(request: HttpRequest) -> None:
+def must_operate(request: HttpRequest) -> None:
+    """Raises NotAllowed."""
     if not request.user.may("operator"):  # type: ignore[union-attr]
         raise NotAllowed(
             _("%(user)s may look but not change anything.") % {"user": request.user.get_username()},
@@ -237,7 +238,7 @@ def _must_operate(request: HttpRequest) -> None:
 @require_http_methods(["GET", "POST"])
 def job_cancel(request: HttpRequest, pk: int) -> HttpResponse:
     """GET asks whether it is meant, naming what is hit; POST cancels."""
-    _must_operate(request)
+    must_operate(request)
     job = _job(pk)
     if request.method == "GET" and not job.is_ended:
         return render(request, "deployments/job_cancel.html", {"job": job})
@@ -246,7 +247,7 @@ def job_cancel(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 def job_retry(request: HttpRequest, pk: int) -> HttpResponse:
-    _must_operate(request)
+    must_operate(request)
     job = _job(pk)
     return _changed(request, job, lambda: jobs.retry_job(job, by=request.user))  # type: ignore[arg-type]
 
@@ -263,16 +264,17 @@ def _changed(request: HttpRequest, job: Job, change: Any) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def job_new(request: HttpRequest) -> HttpResponse:
     """The form of a kind beside what it will do; POST queues the job."""
-    _must_operate(request)
+    must_operate(request)
     given = request.POST if request.method == "POST" else _prefilled(request.GET)
     kind = given.get("kind") or kinds.names()[0]
-    module = _kind(kind)
+    module = jobs.kind_module(kind)
     params, problems = forms.read(module, given)
     server = Server.objects.filter(name=given.get("server", "")).first()
     refusal: ConsoleError | None = None
+    wait = forms.FULL not in given or "wait" in given
     if request.method == "POST":
         try:
-            return redirect("deployments:job-detail", pk=_queue(request, server, kind, params, problems).pk)
+            return redirect("deployments:job-detail", pk=_queue(request, server, kind, params, problems, wait).pk)
         except ConsoleError as error:
             refusal = error
     elif forms.FULL not in given:
@@ -284,8 +286,10 @@ def job_new(request: HttpRequest) -> HttpResponse:
         "server": server,
         "fields": forms.fields(module, params, problems, server),
         "refusal": refusal,
-        **_consequence(module, kind, params),
+        "wait": wait,
+        **consequence(module, kind, params),
     }
+    context["found_wait"] = waiting.new(server, kind, context["locks"]) if server else None
     if is_part(request):
         return render(request, "deployments/_consequence.html", context)
     context |= {"servers": Server.objects.order_by("simulated", "name").only("name", "simulated", "rack", "family")}
@@ -293,7 +297,7 @@ def job_new(request: HttpRequest) -> HttpResponse:
 
 
 def _queue(
-    request: HttpRequest, server: Server | None, kind: str, params: dict[str, Any], problems: dict[str, str]
+    request: HttpRequest, server: Server | None, kind: str, params: dict[str, Any], problems: dict[str, str], wait: bool
 ) -> Job:
     name = request.POST.get("server", "").strip()
     if server is None:
@@ -302,7 +306,7 @@ def _queue(
     if problems:
         raise Invalid(_("Some parameters do not fit."), _("Mend the marked fields, then queue the job again."))
     ticket = request.POST.get("ticket", "").strip()
-    return jobs.queue_job(server, kind, params, by=request.user, ticket=ticket)  # type: ignore[arg-type]
+    return jobs.queue_job(server, kind, params, by=request.user, ticket=ticket, wait=wait)  # type: ignore[arg-type]
 
 
 def _prefilled(query: QueryDict) -> QueryDict:
@@ -319,18 +323,7 @@ def _prefilled(query: QueryDict) -> QueryDict:
     return filled
 
 
-def _kind(kind: str) -> ModuleType:
-    try:
-        return kinds.load(kind)
-    except KeyError:
-        raise NotFound(
-            _("There is no job kind “%(kind)s”.") % {"kind": kind[:60]},
-            _("Use one of: %(kinds)s.") % {"kinds": ", ".join(kinds.names())},
-            code="unknown_kind",
-        ) from None
-
-
-def _consequence(module: ModuleType, kind: str, params: dict[str, Any]) -> dict[str, Any]:
+def consequence(module: ModuleType, kind: str, params: dict[str, Any]) -> dict[str, Any]:
     """What these parameters would do: steps with their commands, locks, and how long it usually takes."""
     usual = job_page.usual_total(kind)
     try:

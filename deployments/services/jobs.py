@@ -248,9 +248,7 @@ def checked_params(module: Any, params: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _must_wait(
-    server: Server, kind: str, locks: Sequence[str], wait: bool, *, apart_from: Job | None = None
-) -> bool:
+def _must_wait(server: Server, kind: str, locks: Sequence[str], wait: bool, *, apart_from: Job | None = None) -> bool:
     """Whether a new job would have to wait; raises Conflict where it would and nobody wants it to."""
     others = waiting.on_servers([server.pk]).get(server.pk, [])
     others = [job for job in others if apart_from is None or job.pk != apart_from.pk]

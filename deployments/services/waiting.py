@@ -82,6 +82,11 @@ def look(server: Server, kind: str, locks: Sequence[str], others: Sequence[Job],
     return Wait("locks", 1 + sum(job.waiting for job in shared), holder, min(wanted & set(holder.locks)))
 
 
+def new(server: Server, kind: str, locks: Sequence[str]) -> Wait | None:
+    """What a job that is queued now would have to wait for."""
+    return look(server, kind, locks, on_servers([server.pk]).get(server.pk, []))
+
+
 def explain(jobs: Iterable[Job]) -> dict[int, Wait]:
     """{job id: why it waits} for those of the jobs that wait; `server` is at hand. One query, none where none waits."""
     waiting = [job for job in jobs if job.waiting and job.state == JobState.QUEUED]

@@ -1,4 +1,4 @@
-"""What tests of waiting jobs and batches share: kinds of the tests, and a server that takes and ends what it is given."""
+"""What tests of waiting jobs and batches share: their kinds, and a server that takes what it is given."""
 
 import json
 from pathlib import Path

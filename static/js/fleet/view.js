@@ -79,6 +79,8 @@ export class View {
 
   #links() {
     const csv = this.form.querySelector("[data-csv]"), other = this.form.querySelector("[data-view]");
+    const batch = this.form.querySelector("[data-batch]");
+    if (batch) batch.href = `${batch.pathname}?${new URLSearchParams({ fleet: this.asked.fleet || "both", find: this.asked.find })}`;
     csv.href = csv.pathname + queryOf(this.asked, { view: "squares" });
     if (other) other.href = `/${queryOf(this.asked, { view: other.dataset.view })}`;
   }

@@ -1,0 +1,31 @@
+// The form of a new batch: whom and what it would hit stands beside it and follows what is typed.
+
+const form = document.getElementById("batch-form");
+const aside = document.getElementById("consequence");
+let timer = 0, asked = 0;
+
+// Everything that is chosen but the token and what was seen.
+function query() {
+  const chosen = new URLSearchParams(new FormData(form));
+  chosen.delete("csrfmiddlewaretoken");
+  chosen.delete("seen");
+  return chosen;
+}
+
+async function show() {
+  const turn = (asked += 1);
+  const answer = await fetch(`${location.pathname}?${query()}`, { headers: { "X-Part": "1" } });
+  if (!answer.ok || answer.redirected || turn !== asked) return;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  aside.replaceChildren(...fresh.body.childNodes);
+}
+
+form.addEventListener("input", (event) => {
+  if (event.target.name === "kind") return;
+  clearTimeout(timer);
+  timer = setTimeout(() => show().catch(() => {}), 250);
+});
+
+// Another kind has other fields: the page is asked for again with what was chosen.
+form.querySelector("[name=kind]").addEventListener("change", () => { location.search = query(); });
+document.getElementById("batch-show").hidden = true;  // what it shows is there already
