@@ -72,6 +72,7 @@ def batch_new(request: HttpRequest) -> HttpResponse:
         "kinds": kinds.names(),
         "given": given,
         "asked": asked,
+        "names_text": "\n".join(asked.names),
         "plan_": plan,
         "fleets": FLEETS,
         "hit": hit,

@@ -195,9 +195,10 @@ def _start_wave(batch: Batch, ids: Sequence[int]) -> list[Attempt]:
     others = waiting.on_servers(servers)
     newest = dict(Attempt.objects.filter(job__in=ids).values_list("job").annotate(last=Max("n")).order_by())
     now = timezone.now()
-    fresh = {
+    until = now + timedelta(seconds=settings.JOB_VALID_S)
+    fresh: dict[str, Any] = {
         "state": JobState.QUEUED, "reason": None, "started_at": None, "ended_at": None, "cancel_requested_at": None,
-        "not_after": now + timedelta(seconds=settings.JOB_VALID_S),
+        "not_after": until,
     }  # fmt: skip
     groups: dict[str, list[int]] = {"silent": [], "waits": [], "goes": []}
     attempts = []
@@ -208,7 +209,7 @@ def _start_wave(batch: Batch, ids: Sequence[int]) -> list[Attempt]:
             continue
         job.waiting = waiting.look(job.server, job.kind, job.locks, others.get(job.server_id, [])) is not None
         groups["waits" if job.waiting else "goes"].append(job.pk)
-        job.state, job.not_after = JobState.QUEUED, fresh["not_after"]
+        job.state, job.not_after = JobState.QUEUED, until
         n = newest.get(job.pk, 0) + 1
         attempts.append(Attempt(pk=f"a{job.pk}-{n}-{secrets.token_hex(4)}", job=job, n=n))
     # Three updates, not one per job: a wave of hundreds is one short transaction.
