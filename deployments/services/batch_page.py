@@ -215,8 +215,12 @@ def _headline(batch: Batch, counts: Mapping[str, int], total: int) -> dict[str, 
         return {"title": title, "text": "", "look": "ok", "shape": "state-succeeded"}
     if batch.state == BatchState.FAILED:
         return {"title": reason, "text": "", "look": "critical", "shape": "state-failed"}
-    title = f"{batch.get_state_display()}{_(': ')}{reason}" if reason else str(batch.get_state_display())
-    return {"title": title, "text": text, "look": "warning", "shape": "state-warning"}
+    return {
+        "title": reason or str(batch.get_state_display()),
+        "text": text,
+        "look": "warning",
+        "shape": "state-warning",
+    }
 
 
 def _now(batch: Batch) -> str:
@@ -233,7 +237,8 @@ def _may(batch: Batch, counts: Mapping[str, int]) -> dict[str, Any]:
     again = sum(counts.get(state, 0) for state in (*BROKEN, JobState.CANCELLED))
     return {
         "may_pause": batch.state == BatchState.RUNNING,
-        "may_resume": batch.state in (BatchState.PAUSED, BatchState.STOPPED) and open_ > 0,
+        "may_resume": batch.state == BatchState.PAUSED
+        or (batch.state == BatchState.STOPPED and counts.get(JobState.DRAFT, 0) > 0),
         "may_stop": open_ > 0,
         "may_retry": again if batch.state != BatchState.RUNNING else 0,
     }

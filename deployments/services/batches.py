@@ -235,7 +235,7 @@ def resume(batch: Batch, *, by: User) -> Batch:
     """Go on after a pause, or after it had stopped itself: the failures so far are forgiven."""
     with _changing(batch, by, "batch.resumed") as row:
         _must_be(row, BatchState.PAUSED, BatchState.STOPPED)
-        if not row.jobs.exclude(state__in=SETTLED).exists():
+        if row.state == BatchState.STOPPED and not row.jobs.filter(state=JobState.DRAFT).exists():
             raise Conflict(_("Nothing is left to go on with."), _("Retry what failed."), code="nothing_left")
         row.state, row.reason = BatchState.RUNNING, None
         row.forgiven = row.jobs.filter(state__in=BROKEN).count()
