@@ -10,8 +10,10 @@ from django.contrib.auth.forms import AuthenticationForm
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.decorators import method_decorator
-from django.utils.translation import get_language, ngettext
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from console.language import is_chinese
 
 
 @method_decorator(login_not_required, name="dispatch")
@@ -41,7 +43,7 @@ def problem(request: HttpRequest, form: AuthenticationForm) -> str:
         "%(n)s tries are left, then %(minutes)s minutes of pause.",
         left,
     )
-    gap = "" if (get_language() or "").startswith("zh") else " "
+    gap = "" if is_chinese() else " "
     return what + gap + tries % {"n": max(0, left), "minutes": pause_minutes()}
 
 

@@ -6,13 +6,14 @@ Every error is `{"error": {"code", "what", "do"}}`.
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from ninja import NinjaAPI
 from ninja.errors import AuthenticationError, HttpError, ValidationError
 from ninja.security import HttpBearer
 
 from console import tokens
+from console.answers import Answer
 from console.errors import ConsoleError, Invalid, NotFound
 from console.models import User
 from deployments.api import router as deployments_router
@@ -41,7 +42,7 @@ api = NinjaAPI(
 
 @api.exception_handler(ConsoleError)
 def console_error(request: HttpRequest, error: ConsoleError) -> HttpResponse:
-    return JsonResponse(error.as_json(), status=error.status)
+    return Answer(error.as_json(), status=error.status)
 
 
 @api.exception_handler(AuthenticationError)

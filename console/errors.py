@@ -18,6 +18,11 @@ class ConsoleError(Exception):
         return {"error": {"code": self.code, "what": self.what, "do": self.do}}
 
 
+def brief(error: Exception) -> str:
+    """What a library says of its failure, on one line of at most 200 characters."""
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
 class NotAllowed(ConsoleError):
     code = "not_allowed"
     status = 403

@@ -1,25 +1,33 @@
 """The pages and answers for an address that is not there, a call that is refused, and our own mistakes."""
 
-import logging
-
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 
+from console.answers import Answer
 from console.errors import ConsoleError, NotAllowed, NotFound
 from console.middleware import wants_json
-
-log = logging.getLogger(__name__)
 
 
 def answer(request: HttpRequest, error: ConsoleError) -> HttpResponse:
     """The two sentences of `error` as JSON or as a page, whichever the caller reads."""
     if wants_json(request):
-        return JsonResponse(error.as_json(), status=error.status)
+        return Answer(error.as_json(), status=error.status)
     return render(request, "console/error.html", {"error": error}, status=error.status)
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    if isinstance(exception, RequestDataTooBig):
+        most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE >> 20
+        return answer(
+            request,
+            ConsoleError(
+                _("The request is longer than %(most)s MB.") % {"most": most}, _("Send less at once."),
+                code="too_large", status=413,
+            ),
+        )  # fmt: skip
     return answer(
         request,
         ConsoleError(_("The request could not be understood."), _("Go back and try again."), code="bad_request"),
@@ -52,5 +60,5 @@ def our_mistake(request: HttpRequest) -> HttpResponse:
         _("Try again; if it stays so, look at var/log/web.log."),
     )
     if wants_json(request):
-        return JsonResponse({"error": {"code": "our_mistake", "what": what, "do": do}}, status=500)
+        return Answer({"error": {"code": "our_mistake", "what": what, "do": do}}, status=500)
     return render(None, "500.html", {"what": what, "do": do}, status=500)

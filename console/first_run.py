@@ -14,6 +14,7 @@ from django.core.management import call_command
 from django.db import DatabaseError, connection
 
 from console.environment import BadSetting
+from console.errors import brief
 from console.models import Role, User
 
 
@@ -99,7 +100,7 @@ def check_redis(url: str) -> None:
         raise BadSetting(f"REDIS_URL: {place} is no Redis ≥ 6.2 or Valkey ({error}). Name one that is.") from error
     except (redis.RedisError, OSError, ValueError) as error:
         raise BadSetting(
-            f"REDIS_URL: no Redis answers at {place} ({_short(error)}). Start it, or correct the address."
+            f"REDIS_URL: no Redis answers at {place} ({brief(error)}). Start it, or correct the address."
         ) from error
 
 
@@ -112,12 +113,8 @@ def migrate() -> None:
         call_command("migrate", verbosity=0, interactive=False)
     except DatabaseError as error:
         raise BadSetting(
-            f"DATABASE_URL: the database at {place} cannot be used ({_short(error)}). Start it, or correct the address."
+            f"DATABASE_URL: the database at {place} cannot be used ({brief(error)}). Start it, or correct the address."
         ) from error
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def first_administrator() -> tuple[str, str] | None:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 import redis
 from django.contrib.auth.decorators import login_not_required
 from django.db import DatabaseError, connection
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 
 from console import streams
+from console.answers import Answer
+from console.errors import brief
 from console.redis import client
 
 SILENT_S = 10.0  # ingest says each second that it lives
@@ -34,12 +36,12 @@ def healthz(request: HttpRequest) -> HttpResponse:
 
 
 @login_not_required
-def readyz(request: HttpRequest) -> JsonResponse:
+def readyz(request: HttpRequest) -> Answer:
     """{"ready", "parts": [{"part", "ok", …}]}; 503 when a part fails. Only who is signed in reads the details."""
     parts = [database(), redis_part(), ingest()]
     ready = all(part.ok for part in parts)
     shown = [vars(part) if _is_known(request) else {"part": part.part, "ok": part.ok} for part in parts]
-    return JsonResponse({"ready": ready, "parts": shown}, status=200 if ready else 503)
+    return Answer({"ready": ready, "parts": shown}, status=200 if ready else 503)
 
 
 def _is_known(request: HttpRequest) -> bool:
@@ -54,7 +56,7 @@ def database() -> Part:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError as error:
-        what = _("The database does not answer: %(error)s") % {"error": _short(error)}
+        what = _("The database does not answer: %(error)s") % {"error": brief(error)}
         return Part("database", False, what, _("Start it, or correct DATABASE_URL and restart the console."))
     return Part("database", True)
 
@@ -71,7 +73,7 @@ def _asking_redis(name: str, ask: Callable[[], Part]) -> Part:
     try:
         return ask()
     except (redis.RedisError, OSError) as error:
-        what = _("Redis does not answer: %(error)s") % {"error": _short(error)}
+        what = _("Redis does not answer: %(error)s") % {"error": brief(error)}
         return Part(name, False, what, _("Start it, or correct REDIS_URL and restart the console."))
 
 
@@ -98,7 +100,3 @@ def _ingest() -> Part:
 
 def _ingest_fails(what: str) -> Part:
     return Part("ingest", False, what, _("Read var/log/ingest.log; `make up` starts ingest again by itself."))
-
-
-def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

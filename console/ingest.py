@@ -11,13 +11,13 @@ import logging
 import secrets
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
 import redis
 from django.conf import settings
-from django.db import DatabaseError, close_old_connections
+from django.db import DatabaseError, OperationalError, close_old_connections
 from django.db.models import Q
 from django.utils import timezone
 
@@ -32,8 +32,12 @@ log = logging.getLogger(__name__)
 TICK_S = 0.05
 LEASE_MS = 10_000
 HEADS_S = 60.0
-LOGS_A_READ = 100  # chunks a stream and tick: bounds memory and the length of a transaction
+LOGS_A_READ = 100  # chunks a stream and tick
+ENTRIES_A_STORE = 500  # bounds memory and the length of a transaction
 TELEMETRY_A_READ = 50
+BEATS_A_TICK = 5000
+MAX_BEAT_BYTES = 128 * 1024
+MAX_ACTIVE = 1000  # attempts that one beat may name
 RELEASE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
 
 
@@ -48,10 +52,11 @@ class Ingest:
         self.log_cursors: dict[int, str] = {}
         self.telemetry_cursors: dict[int, str] = {}
         self.heads: dict[int, tuple[str, int, float]] = {}  # job id -> (attempt, last line, when it moved)
-        self.active: set[str] = set()
+        self.active: dict[int, set[str]] = {}  # server -> attempts that its beats name as running
         self.stopping = False
         self.lag_ms = 0.0
         self._due: dict[str, float] = {}
+        self._leading = False
         self._reading_since = 0.0
 
     def run(self) -> None:
@@ -100,8 +105,6 @@ class Ingest:
             self._leading = bool(self.redis.pexpire(streams.INGEST_LEASE, LEASE_MS))
         return self._leading
 
-    _leading = False
-
     def _is_due(self, what: str, now: float, every_s: float) -> bool:
         if now < self._due.get(what, 0.0):
             return False
@@ -142,12 +145,13 @@ class Ingest:
         return list(answer.items()) if isinstance(answer, dict) else answer
 
     def _read_beats(self, at: float) -> None:
-        active: set[str] = set()
-        while (message := self.beats.get_message(timeout=0.0)) is not None:
+        for _ in range(BEATS_A_TICK):  # a server that beats without end must not keep us from the others
+            message = self.beats.get_message(timeout=0.0)
+            if message is None:
+                return
             pk = _server_of(message["channel"])
             self.telemetry.beat(pk, at)
-            active |= _active(message["data"])
-        self.active |= active
+            self.active[pk] = _active(message["data"])
 
     def _read_logs(self) -> None:
         """Store what came, then trim, acknowledge and publish, in this order: a trimmed entry is stored, an
@@ -155,9 +159,11 @@ class Ingest:
         keys = {streams.logs(pk): cursor for pk, cursor in self.log_cursors.items()}
         batch = {_server_of(key): _entries(entries) for key, entries in self._read(keys, LOGS_A_READ)}
         batch = {pk: entries for pk, entries in batch.items() if entries and pk in self.log_cursors}
-        if not batch:
-            return
-        stored = jobs_ingest.store(batch)
+        for portion in _portions(batch, ENTRIES_A_STORE):
+            self._store_logs(portion)
+
+    def _store_logs(self, batch: jobs_ingest.Batch) -> None:
+        stored = self._stored(batch)
         pipeline = self.redis.pipeline(transaction=False)
         for pk, entries in batch.items():
             last = entries[-1][0].decode()
@@ -175,6 +181,22 @@ class Ingest:
         """What waited for these jobs goes on; should we die before that, the next sweep does it."""
         jobs.release({job.server_id for job in ended})
         batches.advance_all({job.batch_id for job in ended if job.batch_id is not None})
+
+    def _stored(self, batch: jobs_ingest.Batch) -> jobs_ingest.Stored:
+        """The batch stored; should one server's entries break that, each server's alone, and theirs one by one."""
+        try:
+            return jobs_ingest.store(batch)
+        except OperationalError:
+            raise  # the database is away, or busy: not the entries' fault
+        except Exception:
+            size = sum(map(len, batch.values()))
+            log.exception("%s log entries of %s servers could not be stored", size, len(batch))
+            if size == 1:
+                return jobs_ingest.skip(batch)
+        done = jobs_ingest.Stored()
+        for part in _portions(batch, 1) if len(batch) == 1 else ({pk: batch[pk]} for pk in batch):
+            done.add(self._stored(part))
+        return done
 
     def _log_messages(self, stored: jobs_ingest.Stored) -> Messages:
         made: Messages = []
@@ -231,7 +253,7 @@ class Ingest:
 
     def _each_five_seconds(self, monotonic: float) -> None:
         self.telemetry.flush()
-        active, self.active = self.active, set()
+        active, self.active = self.active, {}
         reaper.bring_back(active)
         # Doubt ourselves first: silence counts only while we ourselves were listening.
         if monotonic - self._reading_since > settings.OFFLINE_AFTER_S:
@@ -248,6 +270,21 @@ class Ingest:
             count += 1
         if count:
             pipeline.execute()
+
+
+def _portions(batch: jobs_ingest.Batch, most: int) -> Iterator[jobs_ingest.Batch]:
+    """The batch in parts of at most `most` entries: unpacked, an entry may be a hundred times as long."""
+    part: jobs_ingest.Batch = {}
+    count = 0
+    for pk, entries in batch.items():
+        for entry in entries:
+            part.setdefault(pk, []).append(entry)
+            count += 1
+            if count == most:
+                yield part
+                part, count = {}, 0
+    if part:
+        yield part
 
 
 def _connect(url: str) -> Any:
@@ -270,9 +307,9 @@ def _after(entry_id: str) -> str:
 
 
 def _active(data: bytes) -> set[str]:
-    """The attempts that a beat names as running; at most 1,000 of sensible length."""
+    """The attempts that a beat names as running."""
     try:
-        active = json.loads(data).get("active", [])
+        active = json.loads(data).get("active", []) if len(data) <= MAX_BEAT_BYTES else []
     except (ValueError, AttributeError, RecursionError):
         return set()
-    return {str(name)[:40] for name in active[:1000]} if isinstance(active, list) else set()
+    return {name for name in active[:MAX_ACTIVE] if isinstance(name, str)} if isinstance(active, list) else set()

@@ -4,8 +4,6 @@ A message is published on the Redis channel `live:<topic>` as JSON {"seq", "type
 puts the topic in front, sends the same text to every socket, and reads a log's numbers from its first bytes.
 """
 
-import json
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,10 +14,10 @@ from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 
 from console import streams
+from console.message import Message, encode
 from console.redis import client
 
 if TYPE_CHECKING:
-    from console.message import Message
     from console.models import User
 
 MAX_NAME = 100
@@ -59,7 +57,7 @@ class Topic:
     pattern: str
     may: "Callable[[User, re.Match[str]], bool]"
     present: Callable[[re.Match[str]], Present] = _nothing
-    conflate: "Callable[[list[Message]], list[Message]] | None" = None
+    conflate: Callable[[list[Message]], list[Message]] | None = None
     history: Callable[[re.Match[str], str, int], Sequence[Told]] | None = None
 
 
@@ -82,16 +80,6 @@ def group_name(topic: str) -> str:
     return topic.replace(":", ".")
 
 
-def encode(type: str, data: Any, seq: int | None = None) -> bytes:
-    """The payload of one message. A number that JSON has no word for (NaN) becomes null: unknown."""
-    body = {"seq": seq, "type": type, "data": data}
-    try:
-        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        text = json.dumps(_finite(body), ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")  # a lone surrogate has no UTF-8
-
-
 def message(topic: str, type: str, data: Any, seq: int | None = None) -> tuple[str, bytes]:
     """(channel, payload), as PUBLISH takes them: `pipe.publish(*live.message("job:42", "log", lines, seq=1800))`."""
     return streams.live(topic), encode(type, data, seq)
@@ -100,13 +88,3 @@ def message(topic: str, type: str, data: Any, seq: int | None = None) -> tuple[s
 def publish(topic: str, type: str, data: Any, seq: int | None = None) -> None:
     """Tell every page that reads `topic`. Raises redis.RedisError where Redis is away."""
     client().publish(*message(topic, type, data, seq))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value

@@ -1,14 +1,13 @@
 """One published message, read once and framed once for all the sockets of this process."""
 
 import json
+import math
 import re
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from console.live import encode
-
-# The head of a payload as live.encode writes it; ingest writes a log's numbers before its text.
+# The head of a payload as `encode` writes it; ingest writes a log's numbers before its text.
 HEAD = re.compile(
     rb'\{"seq":(?P<seq>null|\d{1,18}),"type":"(?P<type>\w{1,40})","data":'
     rb'(?:\{"attempt":"(?P<attempt>[\w-]{1,60})"(?:,"first":(?P<first>\d{1,18}),"n":(?P<n>\d{1,9}),)?)?'
@@ -16,11 +15,31 @@ HEAD = re.compile(
 LINES = ("log", "head")
 
 
+def encode(type: str, data: Any, seq: int | None = None) -> bytes:
+    """The payload of one message. A number that JSON has no word for (NaN) becomes null: unknown."""
+    body = {"seq": seq, "type": type, "data": data}
+    try:
+        text = json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(body), ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")  # a lone surrogate has no UTF-8
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
+
+
 class Message:
     """`seq`, `attempt`, `first` and `n` are None where the message has none. `size` is the payload's, in bytes."""
 
     def __init__(self, topic: str, payload: bytes) -> None:
-        """Raises ValueError for a payload that live.encode did not make."""
+        """Raises ValueError for a payload that `encode` did not make."""
         head = HEAD.match(payload)
         if head is None:
             raise ValueError(f"no message of ours: {payload[:80]!r}")

@@ -5,16 +5,18 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.middleware import LoginRequiredMiddleware
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext as _
 
+from console.answers import Answer
 from console.errors import ConsoleError, Invalid
 
 Handler = Callable[[HttpRequest], HttpResponse]
 
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'"
@@ -86,13 +88,14 @@ def holds_null(request: HttpRequest) -> bool:
         return True
     if request.method not in ("POST", "PUT", "PATCH"):
         return False
-    if request.content_type == "application/json":
-        return b"\\u0000" in request.body
-    return any("\0" in value for values in request.POST.lists() for value in values[1])
+    if request.content_type in FORMS:
+        return any("\0" in value for values in request.POST.lists() for value in values[1])
+    return b"\\u0000" in request.body or b"\0" in request.body  # the API reads JSON whatever it is called
 
 
 class ErrorsInWords:
-    """A ConsoleError that a page raises becomes its two sentences, as a page or as JSON; so does a null character."""
+    """A ConsoleError that a page raises becomes its two sentences, as a page or as JSON; so do a null character and a
+    method that an address does not take."""
 
     def __init__(self, get_response: Handler) -> None:
         self.get_response = get_response
@@ -105,15 +108,33 @@ class ErrorsInWords:
                 code="null_character",
                 status=400,
             )
-            answer = self.process_exception(request, refused)
-            assert answer is not None
-            return answer
-        return self.get_response(request)
+            return in_words(request, refused)
+        response = self.get_response(request)
+        if response.status_code == 405:
+            return _wrong_method(request, response)
+        return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if not isinstance(exception, ConsoleError):
-            return None
-        if wants_json(request):
-            return JsonResponse(exception.as_json(), status=exception.status)
-        template = "console/_error.html" if getattr(request, "htmx", False) else "console/error.html"
-        return render(request, template, {"error": exception}, status=exception.status)
+        return in_words(request, exception) if isinstance(exception, ConsoleError) else None
+
+
+def in_words(request: HttpRequest, error: ConsoleError) -> HttpResponse:
+    """The two sentences as JSON, as a page, or as a part of one, whichever the caller reads."""
+    if wants_json(request):
+        return Answer(error.as_json(), status=error.status)
+    template = "console/_error.html" if getattr(request, "htmx", False) else "console/error.html"
+    return render(request, template, {"error": error}, status=error.status)
+
+
+def _wrong_method(request: HttpRequest, refused: HttpResponse) -> HttpResponse:
+    """405 in words, with the Allow header of the bare answer where it has one."""
+    error = ConsoleError(
+        _("This address does not take %(method)s.") % {"method": str(request.method)[:20]},
+        _("Open it from its page; /api/v1/docs shows what calls there are."),
+        code="wrong_method",
+        status=405,
+    )
+    answer = in_words(request, error)
+    if allowed := refused.headers.get("Allow"):
+        answer.headers["Allow"] = allowed
+    return answer

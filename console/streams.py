@@ -26,9 +26,12 @@ def beat(server_id: int) -> str:
 
 
 BEATS = "h:*:beat"
-FLEET_NOW = "fleet:now"
+FLEET_NOW = "fleet:now"  # hash server id -> JSON "now", see monitoring/services/live_state.py
+FLEET_STEPS = "fleet:steps"  # hash metric -> JSON {"gen", "steps"}: one letter of base 36 a cell, for who joins
 INGEST_ALIVE = "ingest:alive"  # JSON {"t": epoch, "lag_ms": n}, written each second
+INGEST_LEASE = "ingest:lease"
 LIVE = "live:"
+DEMO_USER = "demo"
 
 
 def live(topic: str) -> str:
@@ -36,8 +39,9 @@ def live(topic: str) -> str:
     return LIVE + topic
 
 
-def shard_lease(shard: int) -> str:
-    return f"ingest:shard:{shard}"
+def user(server_id: int) -> str:
+    """The name of the one server's own Redis user."""
+    return f"h{server_id}"
 
 
 def acl_rules(server_id: int, password: str) -> list[str]:
@@ -52,19 +56,6 @@ def acl_rules(server_id: int, password: str) -> list[str]:
         "-@all", "+@read", "+@write", "+@transaction", "+@pubsub", "+@connection", "+@blocking",
         "-@dangerous", "-@scripting", "-@admin", "-scan", "-randomkey", "-dbsize", "+info", "+time",
     ]  # fmt: skip
-
-
-FLEET_STEPS = "fleet:steps"  # hash metric -> JSON {"gen", "steps"}: one letter of base 36 a cell, for who joins
-INGEST_ALIVE = "ingest:alive"
-INGEST_LEASE = "ingest:lease"
-
-
-def user(server_id: int) -> str:
-    """The name of the one server's own Redis user."""
-    return f"h{server_id}"
-
-
-DEMO_USER = "demo"
 
 
 def demo_acl_rules(password: str) -> list[str]:

@@ -3,10 +3,12 @@
 from typing import Any
 
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from ninja import Field, Query, Router, Schema
+from pydantic import ConfigDict
 
+from console.answers import Answer
 from console.errors import NotFound
 from console.idempotency import answer_once
 from console.models import User
@@ -20,6 +22,8 @@ router.add_router("", batch_router)
 
 
 class NewJob(Schema):
+    model_config = ConfigDict(extra="forbid")  # a misspelt `params` must not run a job with the defaults
+
     kind: str = Field(max_length=40, description="Name of the job kind, for example `check`")
     server: str = Field(max_length=63, description="Name of the server")
     params: dict[str, Any] = Field(default_factory=dict, description="Parameters of the kind")
@@ -38,7 +42,7 @@ class JobFilter(Schema):
 
 @router.get("/kinds", summary="Job kinds and their parameters")
 def list_kinds(request: HttpRequest) -> HttpResponse:
-    return JsonResponse({"kinds": [kinds.describe(name) for name in kinds.names()]})
+    return Answer({"kinds": [kinds.describe(name) for name in kinds.names()]})
 
 
 @router.post("/jobs", summary="Queue a job", response={201: dict[str, Any]})
@@ -56,27 +60,26 @@ def create(request: HttpRequest, new: NewJob) -> HttpResponse:
         return 201, jobs.as_json(job)
 
     status, body = answer_once(request, make)
-    return JsonResponse(body, status=status)
+    return Answer(body, status=status)
 
 
 @router.get("/jobs", summary="Jobs, newest first")
 def list_jobs(request: HttpRequest, wanted: Query[JobFilter]) -> HttpResponse:
-    found = Job.objects.select_related("server", "requester")
     same = {"state": wanted.state, "kind": wanted.kind, "server__name": wanted.server, "ticket": wanted.ticket}
-    found = found.filter(**{name: value for name, value in same.items() if value is not None})
+    found = _jobs().filter(**{name: value for name, value in same.items() if value is not None})
     if wanted.before:
         found = found.filter(pk__lt=wanted.before)
     page = list(found[: wanted.limit])
     following = page[-1].pk if len(page) == wanted.limit else None
     waits = waiting.explain(page)
-    return JsonResponse({"jobs": [jobs.as_json(job, waits.get(job.pk)) for job in page], "before": following})
+    return Answer({"jobs": [jobs.as_json(job, waits.get(job.pk)) for job in page], "before": following})
 
 
 @router.get("/jobs/{int:job_id}", summary="One job with its steps and report")
 def show(request: HttpRequest, job_id: int) -> HttpResponse:
     job = _job(job_id)
     attempt = job.attempts.last()
-    return JsonResponse({**jobs.as_json(job), "attempt": _attempt(attempt) if attempt else None})
+    return Answer({**jobs.as_json(job), "attempt": _attempt(attempt) if attempt else None})
 
 
 @router.get("/jobs/{int:job_id}/log", summary="Lines of the newest attempt's log as text")
@@ -94,7 +97,7 @@ def log(request: HttpRequest, job_id: int, after: int = 0, limit: int = 1000) ->
 @router.post("/jobs/{int:job_id}/cancel", summary="Cancel a job", response={202: dict[str, Any]})
 def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
     job = jobs.cancel_job(_job(job_id), by=request.user)  # type: ignore[arg-type]
-    return JsonResponse(jobs.as_json(job), status=202)
+    return Answer(jobs.as_json(job), status=202)
 
 
 @router.post("/jobs/{int:job_id}/retry", summary="Run an ended job again", response={201: dict[str, Any]})
@@ -103,7 +106,7 @@ def retry(request: HttpRequest, job_id: int) -> HttpResponse:
         return 201, jobs.as_json(jobs.retry_job(_job(job_id), by=request.user))  # type: ignore[arg-type]
 
     status, body = answer_once(request, make)
-    return JsonResponse(body, status=status)
+    return Answer(body, status=status)
 
 
 def _jobs() -> QuerySet[Job]:

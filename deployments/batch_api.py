@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from ninja import Field, Query, Router, Schema
+from pydantic import ConfigDict
 
+from console.answers import Answer
 from console.errors import NotFound
 from console.idempotency import answer_once
 from console.models import User
@@ -16,7 +18,11 @@ from deployments.services import batches, jobs, selection, servers
 router = Router(tags=["batches"])
 
 
-class Selection(Schema):
+class Strict(Schema):
+    model_config = ConfigDict(extra="forbid")  # a misspelt filter must not hit every server
+
+
+class Selection(Strict):
     names: list[str] = Field(default_factory=list, max_length=selection.MOST_SERVERS, description="Names of servers")
     racks: list[str] = Field(default_factory=list, max_length=200)
     families: list[str] = Field(default_factory=list, max_length=50)
@@ -24,7 +30,7 @@ class Selection(Schema):
     fleet: str = Field(default="real", max_length=20, description="real, simulated or both: they mix only when told to")
 
 
-class NewBatch(Schema):
+class NewBatch(Strict):
     kind: str = Field(max_length=40)
     params: dict[str, Any] = Field(default_factory=dict)
     select: Selection = Field(description="Which servers; what is left out excludes nothing")
@@ -48,18 +54,18 @@ def create(request: HttpRequest, new: NewBatch) -> HttpResponse:
     asked = selection.Asked(**new.select.dict())
     plan = batches.Plan(new.canary, new.wave, new.stop_after, new.spread)
     if new.dry_run:
-        return JsonResponse(_dry(new, asked, plan))
+        return Answer(_dry(new, asked, plan))
 
     def make() -> tuple[int, dict[str, Any]]:
         batch = batches.start(new.kind, new.params, asked, plan, by=_user(request), ticket=new.ticket)
         return 201, batches.as_json(batch)
 
     status, body = answer_once(request, make)
-    return JsonResponse(body, status=status)
+    return Answer(body, status=status)
 
 
 def _dry(new: NewBatch, asked: selection.Asked, plan: batches.Plan) -> dict[str, Any]:
-    module = jobs.kind_module(new.kind)
+    module = jobs.find_kind(new.kind)
     jobs.checked_params(module, new.params)
     found, problems = selection.find(asked)
     placed = selection.waves(found, canary=plan.canary, size=plan.size, spread=plan.spread)
@@ -86,7 +92,7 @@ def list_batches(request: HttpRequest, wanted: Query[BatchFilter]) -> HttpRespon
     page = list(rows[: wanted.limit])
     counts = batches.counts_of(page)
     following = page[-1].pk if len(page) == wanted.limit else None
-    return JsonResponse({"batches": [batches.as_json(batch, counts[batch.pk]) for batch in page], "before": following})
+    return Answer({"batches": [batches.as_json(batch, counts[batch.pk]) for batch in page], "before": following})
 
 
 @router.get("/batches/{int:batch_id}", summary="One batch with its jobs")
@@ -94,7 +100,7 @@ def show(request: HttpRequest, batch_id: int) -> HttpResponse:
     batch = _batch(batch_id)
     rows = batch.jobs.order_by("wave", "server__name").values_list("pk", "server__name", "wave", "state")
     made = [{"id": pk, "server": name, "wave": wave, "state": state} for pk, name, wave, state in rows]
-    return JsonResponse({**batches.as_json(batch), "members": made})
+    return Answer({**batches.as_json(batch), "members": made})
 
 
 def _act(request: HttpRequest, batch_id: int, act: Callable[[Batch, User], Batch]) -> HttpResponse:
@@ -102,7 +108,7 @@ def _act(request: HttpRequest, batch_id: int, act: Callable[[Batch, User], Batch
         return 202, batches.as_json(act(_batch(batch_id), _user(request)))
 
     status, body = answer_once(request, make)
-    return JsonResponse(body, status=status)
+    return Answer(body, status=status)
 
 
 @router.post("/batches/{int:batch_id}/pause", summary="Begin no further wave", response={202: dict[str, Any]})
@@ -115,7 +121,7 @@ def resume(request: HttpRequest, batch_id: int) -> HttpResponse:
     return _act(request, batch_id, lambda batch, by: batches.resume(batch, by=by))
 
 
-class Stop(Schema):
+class Stop(Strict):
     cancel_running: bool = Field(default=False, description="Cancel also what runs or waits")
 
 
@@ -130,7 +136,7 @@ def retry(request: HttpRequest, batch_id: int) -> HttpResponse:
     return _act(request, batch_id, lambda batch, by: batches.retry_failed(batch, by=by))
 
 
-class Queue(Schema):
+class Queue(Strict):
     paused: bool
     reason: str = Field(default="", max_length=200)
 
@@ -142,16 +148,16 @@ def queue(request: HttpRequest, name: str, wanted: Queue) -> HttpResponse:
         server = servers.pause_queue(server, by=by, reason=wanted.reason)
     else:
         server = servers.resume_queue(server, by=by)
-    return JsonResponse(_queue(server))
+    return Answer(_queue(server))
 
 
-class Maintenance(Schema):
+class Maintenance(Strict):
     maintenance: bool
 
 
 @router.post("/servers/{name}/maintenance", summary="Begin or end a server's maintenance", tags=["servers"])
 def maintenance(request: HttpRequest, name: str, wanted: Maintenance) -> HttpResponse:
-    return JsonResponse(_queue(servers.set_maintenance(_server(name), wanted.maintenance, by=_user(request))))
+    return Answer(_queue(servers.set_maintenance(_server(name), wanted.maintenance, by=_user(request))))
 
 
 def _queue(server: Server) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from django.http import QueryDict
 from django.utils.translation import gettext as _
 
-from deployments.language import pick
+from console.language import pick
 from deployments.models import Server
 from deployments.steps import BadParams, Text, read_params
 

@@ -7,6 +7,7 @@ sends is untrusted: sizes are bounded, and it can only write to attempts of its 
 
 import json
 import logging
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,12 +16,16 @@ from typing import Any, NamedTuple
 
 from django.db import transaction
 
+from console import untrusted
 from deployments.models import Attempt, Job, JobState, LogChunk, Server, Step
 
 log = logging.getLogger(__name__)
 
-MAX_CHUNK_BYTES = 1 << 20  # raw; agents send at most 64 kB
+MAX_CHUNK_BYTES = 128 * 1024  # raw; agents send at most 64 kB
 MAX_REPORT_ITEMS = 2000
+MAX_REMEDY_BYTES = 4096
+LAST_MS = 253_370_764_800_000  # the year 9999, which no time zone carries beyond what a date can say
+ATTEMPT = re.compile(rb"[\w-]{1,40}", re.ASCII)
 EVENT = b"\tv\t"
 
 
@@ -46,6 +51,16 @@ class Stored:
     batches: set[int] = field(default_factory=set)  # in which something has moved
     lines: int = 0
 
+    def add(self, other: "Stored") -> None:
+        """What a later batch did, too."""
+        self.acked |= other.acked
+        self.chunks += other.chunks
+        self.jobs |= other.jobs
+        self.lines += other.lines
+
+
+Batch = dict[int, list[tuple[bytes, dict[bytes, bytes]]]]  # server id -> (stream id, fields) of each entry
+
 
 class BadChunk(ValueError):
     """An entry that no agent of ours writes."""
@@ -54,7 +69,7 @@ class BadChunk(ValueError):
 def read_chunk(fields: dict[bytes, bytes]) -> Chunk:
     """The chunk of one stream entry. Raises BadChunk."""
     try:
-        attempt = fields[b"a"].decode("ascii")[:40]
+        attempt = fields[b"a"]
         first, n, b0, b1 = (int(fields[name]) for name in (b"f", b"n", b"b0", b"b1"))
         data = fields[b"z"]
         unpacker = zlib.decompressobj()
@@ -62,14 +77,16 @@ def read_chunk(fields: dict[bytes, bytes]) -> Chunk:
     except (KeyError, ValueError, zlib.error) as error:
         raise BadChunk(str(error)) from error
     if unpacker.unconsumed_tail or not unpacker.eof:
-        raise BadChunk("longer than 1 MB")
+        raise BadChunk("longer than 128 kB")
+    if not ATTEMPT.fullmatch(attempt):
+        raise BadChunk("names no attempt")
     if n < 1 or first < 1 or raw.count(b"\n") != n or not raw.endswith(b"\n") or b1 - b0 != len(raw):
         raise BadChunk("counts do not fit its bytes")
-    return Chunk(attempt, first, n, b0, b1, data, raw)
+    return Chunk(attempt.decode(), first, n, b0, b1, data, raw)
 
 
-def store(batch: dict[int, list[tuple[bytes, dict[bytes, bytes]]]]) -> Stored:
-    """Store one batch {server id: [(stream id, fields)]} and move the servers' cursors, all or nothing."""
+def store(batch: Batch) -> Stored:
+    """Store one batch and move the servers' cursors, all or nothing."""
     done = Stored()
     read = {pk: list(_readable(pk, entries)) for pk, entries in batch.items()}
     wanted = {chunk.attempt for chunks in read.values() for chunk in chunks}
@@ -85,10 +102,20 @@ def store(batch: dict[int, list[tuple[bytes, dict[bytes, bytes]]]]) -> Stored:
             for chunk in chunks:
                 _take(done, pk, chunk, attempts.get(chunk.attempt), rows)
         LogChunk.objects.bulk_create(rows)
-        for pk, entries in batch.items():
-            Server.objects.filter(pk=pk).update(logs_cursor=entries[-1][0].decode())
+        _move_cursors(batch)
         _save(done, attempts.values())
     return done
+
+
+def skip(batch: Batch) -> Stored:
+    """Move the cursors past entries that cannot be stored."""
+    _move_cursors(batch)
+    return Stored()
+
+
+def _move_cursors(batch: Batch) -> None:
+    for pk, entries in batch.items():
+        Server.objects.filter(pk=pk).update(logs_cursor=entries[-1][0].decode())
 
 
 def _readable(server_id: int, entries: Iterable[tuple[bytes, dict[bytes, bytes]]]) -> Iterator[Chunk]:
@@ -132,9 +159,9 @@ def events(chunk: Chunk) -> Iterator[tuple[int, datetime, dict[str, Any]]]:
         if len(parts) != 3 or parts[1] != b"v":
             continue
         try:
-            at = datetime.fromtimestamp(int(parts[0]) / 1000, UTC)
+            at = datetime.fromtimestamp(min(max(0, int(parts[0])), LAST_MS) / 1000, UTC)
             event = json.loads(parts[2])
-        except (ValueError, OverflowError, OSError, RecursionError):
+        except (ValueError, RecursionError):
             continue
         if isinstance(event, dict):
             yield chunk.first + offset, at, event
@@ -175,7 +202,7 @@ def _step(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> N
     values = {
         "title_zh": titles[0][:200],
         "title_en": titles[1][:200],
-        "argv": [str(word)[:2000] for word in argv[:200]] if isinstance(argv, list) else [],
+        "argv": [_words(word) or "" for word in argv[:200]] if isinstance(argv, list) else [],
         "state": "running",
         "first_line": line,
         "started_at": at,
@@ -192,16 +219,16 @@ def _step_end(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) 
 def _item(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
     if len(attempt.report) >= MAX_REPORT_ITEMS:
         return
-    verdict = event.get("verdict")
+    verdict, key = event.get("verdict"), (_words(event.get("key")) or "")[:60]
     attempt.report.append(
         {
-            "key": str(event.get("key"))[:60],
-            "title": _pair(event.get("title")) or [str(event.get("key"))[:60]] * 2,
+            "key": key,
+            "title": _pair(event.get("title")) or [key] * 2,
             "verdict": verdict if verdict in ("ok", "warning", "failed", "unknown") else "unknown",
             "found": _words(event.get("found")),
             "wanted": _words(event.get("wanted")),
             "remedy": _pair(event.get("remedy")),
-            "job": event.get("job") if isinstance(event.get("job"), dict) else None,
+            "job": _remedy_job(event.get("job")),
             "line": line,
         }
     )
@@ -230,15 +257,24 @@ FOLDS = {
 }
 
 
+def _remedy_job(value: Any) -> dict[str, Any] | None:
+    """{"kind", "params"} of the job that applies a remedy, or None."""
+    kept = untrusted.plain(value) if isinstance(value, dict) else None
+    return kept if kept and len(json.dumps(kept)) <= MAX_REMEDY_BYTES else None
+
+
 def _pair(value: Any) -> list[str] | None:
     """[zh, en] as stored, or None."""
     if isinstance(value, list) and len(value) == 2:
-        return [str(text)[:2000] for text in value]
+        return [_words(text) or "" for text in value]
     return None
 
 
 def _words(value: Any) -> str | None:
-    return None if value is None else str(value)[:2000]
+    """A text, or a number as a text; None for anything else."""
+    if isinstance(value, str):
+        return untrusted.text(value, 2000)
+    return None if (known := untrusted.number(value)) is None else str(known)
 
 
 def _exit(value: Any) -> int | None:

@@ -2,8 +2,6 @@
 
 from django.utils.translation import gettext_noop as _
 
-LIST: list[str] = []
-
 # static/js/log/ and static/js/times.js
 JOB = [
     _("%(m)s min %(s)s s"),

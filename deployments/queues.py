@@ -83,11 +83,12 @@ def _enqueue(server: Server, rq_id: str, body: dict[str, Any], *, ttl_s: int) ->
 
 
 def is_waiting(attempt: Attempt) -> bool:
-    """True while the dispatch stands in the server's queue or in its worker's hand."""
+    """True while the dispatch stands in the server's queue or in its worker's hand.
+
+    Asked of Redis by name: the lists are the server's own, and may be as long and as odd as it likes.
+    """
     waiting = queue(attempt.job.server_id)
-    return attempt.pk in waiting.get_job_ids() or attempt.pk.encode() in client().lrange(
-        waiting.intermediate_queue_key, 0, -1
-    )
+    return any(client().lpos(key, attempt.pk) is not None for key in (waiting.key, waiting.intermediate_queue_key))
 
 
 def withdraw(attempt: Attempt) -> bool:

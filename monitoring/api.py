@@ -3,10 +3,11 @@
 import time
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from ninja import Router
 
+from console.answers import Answer
 from console.errors import NotFound
 from deployments.models import Server
 from monitoring.services import live_state
@@ -17,7 +18,7 @@ router = Router(tags=["servers"])
 @router.get("/servers", summary="Servers with their state and NPU counts")
 def list_servers(request: HttpRequest, simulated: bool | None = None) -> HttpResponse:
     nows = [now for now in live_state.all_now() if simulated is None or now["simulated"] == simulated]
-    return JsonResponse({"servers": [_brief(now) for now in nows]})
+    return Answer({"servers": [_brief(now) for now in nows]})
 
 
 @router.get("/servers/{name}", summary="One server with its NPUs, processes and facts")
@@ -30,7 +31,7 @@ def show(request: HttpRequest, name: str) -> HttpResponse:
             code="unknown_server",
         )
     now = live_state.now(server)
-    return JsonResponse(
+    return Answer(
         {
             **_brief(now),
             **{key: now[key] for key in ("npus", "processes", "host", "version", "error")},

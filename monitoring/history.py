@@ -13,8 +13,6 @@ from django.utils import timezone
 from monitoring.models import Minute
 
 FIELDS = ("aicore", "hbm_used_mb", "temp_c", "power_w")
-KEEP = timedelta(days=7)
-MAX_DELETED = 5000
 
 
 class MinuteSums:
@@ -62,9 +60,3 @@ def recent(server_id: int, minutes: int) -> list[Minute]:
     """The rows of the last `minutes`, oldest first."""
     since = timezone.now() - timedelta(minutes=minutes)
     return list(Minute.objects.filter(server_id=server_id, at__gte=since).order_by("at"))
-
-
-def prune(now: datetime) -> int:
-    """Delete at most MAX_DELETED rows older than KEEP, so that no delete holds the table for long. Returns how many."""
-    old = list(Minute.objects.filter(at__lt=now - KEEP).order_by("at").values_list("pk", flat=True)[:MAX_DELETED])
-    return Minute.objects.filter(pk__in=old).delete()[0]

@@ -1,7 +1,6 @@
 """Samples into live state, messages and rows. One instance in the ingest process; no thread but its own."""
 
 import json
-import logging
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -13,13 +12,9 @@ from console import live, streams
 from deployments.models import Npu, Server
 from monitoring import history
 from monitoring.models import Minute
-from monitoring.services import live_state, readings
-from monitoring.services.fleet_steps import FleetSteps
-
-log = logging.getLogger(__name__)
+from monitoring.services import fleet_steps, live_state, readings
 
 Messages = list[tuple[str, bytes]]
-ROW_METRICS = ("aicore_pct", "hbm_pct", "temp_c", "power_w")
 
 
 class Telemetry:
@@ -34,7 +29,7 @@ class Telemetry:
         self.heard: dict[int, float] = {}  # to be written at the next flush
         self.last_heard: dict[int, float] = {}  # monotonic: jumps of the wall clock lose no server
         self.open_topics: set[str] = set()
-        self.steps = FleetSteps()
+        self.steps = fleet_steps.FleetSteps()
         self._rows: dict[int, list[float | None]] = {}
         self._states: dict[int, tuple[Any, ...]] = {}
         self._minutes: dict[int, tuple[datetime, history.MinuteSums]] = {}
@@ -133,7 +128,7 @@ class Telemetry:
             made.append(live.message("fleet", "layout", {"gen": self.steps.generation}, 0))
         if layout_changed or deltas:
             full = {
-                m: json.dumps({"gen": self.steps.generation, "steps": "".join(map(_letter, s))})
+                m: json.dumps({"gen": self.steps.generation, "steps": fleet_steps.letters(s)})
                 for m, s in self.steps.steps.items()
             }
             pipeline.hset(streams.FLEET_STEPS, mapping=full)
@@ -157,7 +152,7 @@ class Telemetry:
         """Rows that changed, and those of servers just heard: a page tells by them how old its numbers are."""
         changed: dict[str, list[float | None]] = {}
         for pk, now in self.nows.items():
-            fresh = live_state.state_at(now, at) in ("live", "maintenance")
+            fresh = live_state.state_at(now, at) in live_state.HEARD
             row: list[float | None] = summary(now["npus"]) if fresh else [None] * 4
             if pk in heard or self._rows.get(pk) != row:
                 self._rows[pk] = changed[str(pk)] = row
@@ -219,10 +214,6 @@ def summary(npus: list[dict[str, Any]]) -> list[float | None]:
         max(temps) if temps else None,
         round(sum(watts)) if watts else None,
     ]
-
-
-def _letter(step: int) -> str:
-    return "0123456789abcdefg"[step]
 
 
 def _save_contact(servers: dict[int, Server], heard: dict[int, float], offsets: dict[int, float]) -> None:

@@ -1,10 +1,8 @@
 """Topics of what is watched: the fleet as a whole, and each server."""
 
-import base64
 import contextlib
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 import redis
@@ -16,8 +14,7 @@ from console.live import Present, Told, Topic, viewer
 from console.message import Message, made, newest, newest_of_each
 from console.redis import client
 from deployments.models import Server
-from monitoring.services import live_state
-from monitoring.services.fleet_steps import varint
+from monitoring.services import fleet_steps, live_state
 
 
 def server_present(match: re.Match[str]) -> Present:
@@ -34,8 +31,7 @@ def steps_present(match: re.Match[str]) -> Present:
     full = _full_steps(match["metric"])
     if full is None:
         return Present()
-    steps = {place: int(letter, 36) for place, letter in enumerate(full["steps"])}
-    return Present([Told("steps", _steps_data(full["gen"], steps))])
+    return Present([Told("steps", fleet_steps.data_of(full["gen"], fleet_steps.from_letters(full["steps"])))])
 
 
 def layout_present(match: re.Match[str]) -> Present:
@@ -67,40 +63,8 @@ def merge_steps(messages: list[Message]) -> list[Message]:
     steps: dict[int, int] = {}
     for message in messages:
         if message.data["gen"] == generation:
-            steps.update(read_steps(base64.b64decode(message.data["z"])))
-    return [made(messages[-1].topic, "steps", _steps_data(generation, steps), messages[-1].seq)]
-
-
-def _steps_data(generation: int, steps: Mapping[int, int]) -> dict[str, object]:
-    return {"gen": generation, "z": base64.b64encode(write_steps(steps)).decode()}
-
-
-def read_steps(pairs: bytes) -> dict[int, int]:
-    """{place: step} of the pairs (gap, step) that fleet_steps.delta writes."""
-    numbers: list[int] = []
-    number = shift = 0
-    for byte in pairs:
-        number |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            numbers.append(number)
-            number = shift = 0
-    steps: dict[int, int] = {}
-    place = -1
-    for gap, step in zip(numbers[::2], numbers[1::2], strict=True):
-        place += gap + 1
-        steps[place] = step
-    return steps
-
-
-def write_steps(steps: Mapping[int, int]) -> bytes:
-    """The pairs of `read_steps`."""
-    pairs = bytearray()
-    last = -1
-    for place in sorted(steps):
-        pairs += varint(place - last - 1) + varint(steps[place])
-        last = place
-    return bytes(pairs)
+            steps.update(fleet_steps.steps_of(message.data))
+    return [made(messages[-1].topic, "steps", fleet_steps.data_of(generation, steps), messages[-1].seq)]
 
 
 TOPICS = [

@@ -1,25 +1,33 @@
 """The fleet and server pages, and what their scripts ask for."""
 
-import csv
 import time
-from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from django.contrib import messages
 from django.db.models import Count
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
+from console import spreadsheet
 from console.errors import Invalid, NotAllowed, NotFound
 from console.models import User
 from console.templatetags.frame import texts_for_scripts
 from deployments.models import Job, JobState, Server
 from deployments.services import enrol
 from monitoring import history
-from monitoring.services import fleet_page, fleet_query, fleet_strip, live_state, page_texts, search, server_page
+from monitoring.services import (
+    fleet_page,
+    fleet_query,
+    fleet_strip,
+    link_matrix,
+    live_state,
+    page_texts,
+    search,
+    server_page,
+)
 
 MAX_IDS = 200
 JOBS_SHOWN = 10
@@ -123,15 +131,8 @@ def fleet_jobs(request: HttpRequest) -> JsonResponse:
     return JsonResponse({"real": jobs[False], "simulated": jobs[True]})
 
 
-class _Line:
-    """A file for csv.writer that hands each line on instead of keeping it."""
-
-    def write(self, line: str) -> str:
-        return line
-
-
 @require_GET
-def fleet_csv(request: HttpRequest) -> HttpResponseBase:
+def fleet_csv(request: HttpRequest) -> StreamingHttpResponse:
     """One line per NPU of the servers that the address's filters keep."""
     asked, _problems = fleet_query.read(request.GET)
     nows = live_state.all_now()
@@ -139,16 +140,7 @@ def fleet_csv(request: HttpRequest) -> HttpResponseBase:
     in_order = [server for group in fleet_query.arrange(servers, asked) for server in group.servers]
     wanted = [server for server in in_order if fleet_query.matches(server, asked)]
     rows = fleet_query.csv_rows(wanted, {now["id"]: now for now in nows})
-    response = StreamingHttpResponse(_csv_lines(rows), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="fleet-{time.strftime("%Y%m%d-%H%M%S")}.csv"'
-    return response
-
-
-def _csv_lines(rows: Iterable[list[Any]]) -> Iterator[str]:
-    writer = csv.writer(_Line())
-    yield "\ufeff" + str(writer.writerow(fleet_query.CSV_HEAD))  # the mark by which spreadsheets know UTF-8
-    for row in rows:
-        yield str(writer.writerow(row))
+    return spreadsheet.answer(f"fleet-{time.strftime('%Y%m%d-%H%M%S')}.csv", fleet_query.CSV_HEAD, rows)
 
 
 @require_POST
@@ -158,8 +150,13 @@ def demo_remove(request: HttpRequest) -> HttpResponse:
     if not user.may("administrator"):
         raise NotAllowed(_("Only an administrator may remove the simulated servers."), _("Ask one to do it."))
     n = enrol.remove_demo(by=user)
-    told = ngettext("%(n)s simulated server was removed.", "%(n)s simulated servers were removed.", n) % {"n": n}
-    messages.success(request, told)
+    told = ngettext(
+        "%(n)s simulated server was removed, with its jobs.",
+        "%(n)s simulated servers were removed, with their jobs.",
+        n,
+    ) % {"n": n}
+    back = _("To have them back, delete %(path)s and start the console again.") % {"path": enrol.removed_mark()}
+    messages.success(request, f"{told} {back}")
     return redirect("monitoring:fleet")
 
 
@@ -177,7 +174,7 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
         "unreadable": server_page.unreadable(now),
         "facts": server_page.facts(server.facts),
         "host": server_page.host_figures(now["host"]),
-        "matrix": server_page.matrix(server.facts.get("topology")),
+        "matrix": link_matrix.matrix(server.facts.get("topology")),
         "driver": server_page.driver(server.facts, now),
         "offset": server_page.offset_words(server.clock_offset_s),
         "jobs": server.jobs.select_related("requester")[:JOBS_SHOWN],

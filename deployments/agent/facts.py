@@ -10,6 +10,7 @@ from deployments.agent import VERSION, processes
 from deployments.agent.config import Config
 from deployments.agent.tools import Run
 from monitoring.parsers import ParseError, cann_install_info, failures, lscpu, npu_smi_topo, os_release, version_info
+from monitoring.parsers.failures import values_of
 
 TOOL_S = 15.0
 ASCEND = "usr/local/Ascend"
@@ -25,8 +26,8 @@ CANN = (
 def collect(config: Config, env: dict[str, str], run: Run) -> dict[str, Any]:
     """All facts; None stands for unknown. Files are read below the server's root."""
     root = config.root
-    cpu = _values(lscpu, run(["lscpu"], env={**env, "LC_ALL": "C"}, timeout_s=TOOL_S).text)
-    release = _values(os_release, _read(root / "etc/os-release"))
+    cpu = values_of(lscpu, run(["lscpu"], env={**env, "LC_ALL": "C"}, timeout_s=TOOL_S).text)
+    release = values_of(os_release, _read(root / "etc/os-release"))
     arch = cpu.get("Architecture") or platform.machine()
     return {
         "hostname": _read(root / "etc/hostname").strip()[:255] or socket.gethostname(),
@@ -51,11 +52,11 @@ def versions(root: Path, arch: str) -> dict[str, str | None]:
     """Versions of driver, firmware and CANN as their files name them."""
     found: dict[str, str | None] = {}
     for part in ("driver", "firmware"):
-        values = _values(version_info, _read(root / ASCEND / part / "version.info"))
+        values = values_of(version_info, _read(root / ASCEND / part / "version.info"))
         found[part] = _first(values, "Version", "package_version")
     candidates = [root / ASCEND / name.format(arch=arch) for name in CANN]
     texts = [text for path in candidates if (text := _read(path))]
-    found["cann"] = _first(_values(cann_install_info, texts[0]), "version", "Version") if texts else None
+    found["cann"] = _first(values_of(cann_install_info, texts[0]), "version", "Version") if texts else None
     return found
 
 
@@ -82,17 +83,6 @@ def _read(path: Path) -> str:
             return file.read(65536).decode(errors="replace")
     except OSError:
         return ""
-
-
-def _values(parser: Any, text: str) -> dict[str, Any]:
-    """What a key-value parser makes of `text`; empty where it understands nothing."""
-    if not text:
-        return {}
-    try:
-        found = parser.parse(text)
-    except ParseError:
-        return {}
-    return {} if isinstance(found, failures.Unreadable) else dict(found.values)
 
 
 def _first(values: dict[str, Any], *names: str) -> str | None:

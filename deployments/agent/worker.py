@@ -25,6 +25,8 @@ from deployments.agent.config import Config, begin
 from deployments.agent.dispatch import WORKER_LOCK, Dispatcher
 
 if TYPE_CHECKING:
+    from rq.job import Job
+    from rq.queue import Queue
     from rq.worker import SimpleWorker
 
 log = logging.getLogger("worker")
@@ -53,12 +55,10 @@ def refuse(reason: str) -> str:
     return f"refused: {reason}"
 
 
-def rq_parts() -> "tuple[type[SimpleWorker], type[Any]]":
-    """Our worker and queue classes. RQ reads its key prefix from the environment when it is imported: not before."""
+def job_class() -> "type[Job]":
+    """RQ's job that can do nothing but be judged. RQ reads its key prefix when it is imported: not before."""
     from rq.exceptions import DeserializationError, NoSuchJobError
     from rq.job import Job
-    from rq.queue import Queue
-    from rq.worker import SimpleWorker
 
     class SignedJob(Job):
         def restore(self, raw_data: dict[bytes, bytes]) -> None:
@@ -83,6 +83,13 @@ def rq_parts() -> "tuple[type[SimpleWorker], type[Any]]":
         def _execute(self) -> str:
             """Call `dispatch`, whatever function the entry names."""
             return refuse(self.refusal) if self.refusal else dispatch(*self.args)
+
+    return SignedJob
+
+
+def queue_class() -> "type[Queue]":
+    """RQ's queue that no unreadable entry can block."""
+    from rq.queue import Queue
 
     class OwnQueue(Queue):
         @classmethod
@@ -110,9 +117,14 @@ def rq_parts() -> "tuple[type[SimpleWorker], type[Any]]":
                 connection.lrem(f"{queue_key}:intermediate", 1, job_id)
             return found
 
+    return OwnQueue
+
+
+def worker_class() -> "type[SimpleWorker]":
+    """RQ's worker that takes no unsigned commands and survives an end without Redis."""
+    from rq.worker import SimpleWorker
+
     class DispatchWorker(SimpleWorker):
-        job_class = SignedJob
-        queue_class = OwnQueue
         log_job_description = False
         log_result_lifespan = False
         max_connection_wait_time = MAX_BACK_OFF_S
@@ -129,7 +141,8 @@ def rq_parts() -> "tuple[type[SimpleWorker], type[Any]]":
             except redis.RedisError:
                 pass  # Redis is away; the worker's key there ends by itself
 
-    return DispatchWorker, OwnQueue
+    DispatchWorker.job_class, DispatchWorker.queue_class = job_class(), queue_class()
+    return DispatchWorker
 
 
 def _is_rq_id(name: bytes) -> bool:
@@ -187,10 +200,10 @@ def redis_now(connection: "redis.Redis") -> float:
 
 def work_once(config: Config, connection: "redis.Redis", *, burst: bool) -> bool:
     """Work until told to stop (True) or until RQ gives up (False), as it does when Redis is away for long."""
-    worker_class, queue_class = rq_parts()
+    made = worker_class()
     put_back_started(connection, config.prefix)
-    queue = queue_class(keys.QUEUE, connection=connection, serializer="json", job_class=worker_class.job_class)
-    worker = worker_class(
+    queue = made.queue_class(keys.QUEUE, connection=connection, serializer="json", job_class=made.job_class)
+    worker = made(
         [queue],
         name=f"{config.server_id}-{os.getpid()}-{time.monotonic_ns()}",
         connection=connection,

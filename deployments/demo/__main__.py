@@ -72,6 +72,8 @@ def main(argv: list[str] | None = None) -> int:
     stop, removed = Stop(), path.with_name("removed")
     while not stop.asked and not removed.exists():
         time.sleep(loop.turn())
+    if removed.exists():
+        logging.info("an administrator has removed the demo; it ends")
     return 0
 
 

@@ -1,7 +1,6 @@
 """The whole demo fleet in one process and one thread: a sample of each server when it is due, lines, beats, queues."""
 
 import heapq
-import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -14,21 +13,16 @@ from deployments.agent.link import BEAT_S, MAX_SAMPLES, BackOff
 from deployments.demo import root
 from deployments.demo.member import Member
 
-log = logging.getLogger("demo")
-
 FULL_RATE = 1000  # servers that are sampled every second; more share the same work, each more rarely
 TICK_S, BUSY_TICK_S = 0.05, 0.02
 MAX_WORKERS = 3
 QUEUE_S = 0.25
-REMOVED = "removed"  # the console leaves this mark when an administrator removes the demo
-REMOVED_S = 2.0
 
 
 class Loop:
     """`turn` does what is due. Redis being away or full never raises; the fleet is silent then, like real servers."""
 
     def __init__(self, configs: list[Config], connection: Any, folder: Path) -> None:
-        self.mark, self.mark_at = folder / REMOVED, 0.0
         tools = folder / "bin"
         root.write_tools(tools)
         self.redis = connection
@@ -47,9 +41,6 @@ class Loop:
     def turn(self) -> float:
         """One round; seconds until the next."""
         now = time.monotonic()
-        if now >= self.mark_at:
-            self.mark_at = now + REMOVED_S
-            self._look_for_mark()
         self._sample(now)
         self._beat(now)
         busy = [member for member in self.members if member.is_busy]
@@ -61,12 +52,6 @@ class Loop:
             self.queue_at = now + self.queue_s
             self._watch_queues(now)
         return BUSY_TICK_S if busy else TICK_S
-
-    def _look_for_mark(self) -> None:
-        """Fall silent when the demo was removed; this process stays until the console is started again."""
-        if self.members and self.mark.exists():
-            log.info("the demo was removed; it is silent from now on")
-            self.members, self.due, self.beats = [], [], []
 
     def _sample(self, now: float) -> None:
         """The samples that are due, in one trip."""

@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from deployments.agent import ROOT
 from deployments.demo import systems
 from deployments.demo.fleet import DemoServer
 
@@ -18,7 +19,6 @@ PROGRAMS = (
     *("npu-smi", "hccn_tool", "uname", "hostname", "getconf", "ldd", "lscpu", "lspci", "df", "chronyc", "timedatectl"),
     *("docker", "podman", "nerdctl", "python3", "python3.10", "python3.11", "python3.12"),
 )
-CODE = Path(__file__).resolve().parent.parent.parent
 ASCEND = "usr/local/Ascend"
 
 
@@ -26,7 +26,7 @@ def write_tools(folder: Path) -> None:
     """One small script for each program in PROGRAMS; all end in `deployments.demo.tools`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in PROGRAMS:
-        script = f'#!/bin/sh\nPYTHONPATH="{CODE}" exec "{sys.executable}" -S -m deployments.demo.tools {name} "$@"\n'
+        script = f'#!/bin/sh\nPYTHONPATH="{ROOT}" exec "{sys.executable}" -S -m deployments.demo.tools {name} "$@"\n'
         path = folder / name
         if not path.exists() or path.read_text(encoding="utf-8") != script:
             path.write_text(script, encoding="utf-8")

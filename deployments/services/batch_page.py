@@ -10,7 +10,7 @@ from django.http import QueryDict
 from django.utils.translation import gettext as _
 
 from console.errors import ConsoleError, Invalid
-from deployments.language import pick
+from console.language import pick
 from deployments.models import Attempt, Batch, BatchState, Job, JobState, Server
 from deployments.services import selection, waiting
 from deployments.services.batches import BROKEN, SETTLED, Plan, counts_of

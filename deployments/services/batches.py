@@ -23,8 +23,8 @@ from django.utils.translation import gettext as _
 
 from console import audit, live
 from console.errors import Conflict, Invalid
+from console.language import pick
 from console.models import User
-from deployments.language import pick
 from deployments.models import Attempt, Batch, BatchState, Job, JobState, Server
 from deployments.models.job import ENDED
 from deployments.services import jobs, selection, waiting
@@ -68,8 +68,8 @@ def start(
     Raises NotAllowed, NotFound for an unknown kind, Invalid for wrong parameters, a plan or a selection that cannot
     be, Conflict where every server is silent.
     """
-    jobs.must_operate(by)
-    module = jobs.kind_module(kind)
+    jobs.check_may_operate(by)
+    module = jobs.find_kind(kind)
     locks = list(module.locks(jobs.checked_params(module, params)))
     plan.check()
     servers, problems = selection.find(asked)
@@ -275,7 +275,7 @@ def retry_failed(batch: Batch, *, by: User) -> Batch:
 @contextlib.contextmanager
 def _changing(batch: Batch, by: User, verb: str, **details: Any) -> Iterator[Batch]:
     """The batch's row under its lock; saved with an audit entry, then told and advanced after the commit."""
-    jobs.must_operate(by)
+    jobs.check_may_operate(by)
     with transaction.atomic():
         row = Batch.objects.select_for_update().get(pk=batch.pk)
         yield row

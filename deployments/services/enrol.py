@@ -83,10 +83,10 @@ def _demo_config(demo: list[Server], redis_url: str, folder: Path) -> dict[str, 
 
 
 def demo_was_removed() -> bool:
-    return _removed_mark().exists()
+    return removed_mark().exists()
 
 
-def _removed_mark() -> Path:
+def removed_mark() -> Path:
     return Path(settings.VAR_DIR) / "demo" / "removed"
 
 
@@ -117,7 +117,7 @@ def _demo_row(entry: dict[str, Any]) -> Server:
 
 def remove_demo(*, by: User) -> int:
     """Remove every simulated server with its jobs and history, for good; how many there were."""
-    mark = _removed_mark()
+    mark = removed_mark()
     mark.parent.mkdir(parents=True, exist_ok=True)
     mark.write_text(by.username)
     with transaction.atomic():

@@ -18,6 +18,7 @@ from deployments.steps import BadParams, Text, read_params
 from deployments.steps import Step as KindStep
 
 USUAL_OF = 10  # the usual duration is the median of this many succeeded jobs of the kind
+WORST_SHOWN = 6  # as many as the card of the verdict holds
 WORST_FIRST = {"failed": 0, "warning": 1, "unknown": 2, "ok": 3}
 
 
@@ -149,6 +150,7 @@ def report(attempt: Attempt | None) -> list[dict[str, Any]]:
 def shown(job: Job, attempt: Attempt | None, attempts: list[Attempt]) -> dict[str, Any]:
     """What the templates of a job page read; `attempt` is the one looked at."""
     items, steps = report(attempt), step_rows(attempt, job)
+    bad = worst(items)
     newest = attempt is None or attempt is attempts[-1]
     state = job.state if attempt is None or newest else attempt.state
     started, ended = (attempt.started_at, attempt.ended_at) if attempt else (None, None)
@@ -159,7 +161,8 @@ def shown(job: Job, attempt: Attempt | None, attempts: list[Attempt]) -> dict[st
         "items": items,
         "attention": sorted((item for item in items if item["verdict"] != "ok"), key=_rank),
         "fine": [item for item in items if item["verdict"] == "ok"],
-        "worst": worst(items),
+        "worst": bad[:WORST_SHOWN],
+        "worst_left": len(bad[WORST_SHOWN:]),
         "steps": steps,
         "usual_known": any(step.usual_s is not None for step in steps),
         "failed_step": failed_step,
@@ -178,9 +181,9 @@ def shown(job: Job, attempt: Attempt | None, attempts: list[Attempt]) -> dict[st
 
 
 def worst(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What needs a person: failed items, then warnings; as many as a card holds."""
+    """What needs a person: failed items, then warnings."""
     wanted = [item for item in items if item["verdict"] in ("failed", "warning")]
-    return sorted(wanted, key=_rank)[:6]
+    return sorted(wanted, key=_rank)
 
 
 def _rank(item: dict[str, Any]) -> int:

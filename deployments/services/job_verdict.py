@@ -7,7 +7,7 @@ from typing import Protocol
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from deployments.language import pick
+from console.language import pick
 from deployments.models import Job, JobState
 from deployments.services import waiting
 from deployments.steps import Text

@@ -6,6 +6,7 @@ import logging
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
+from types import ModuleType
 from typing import Any
 
 import redis
@@ -13,11 +14,11 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Max
 from django.utils import timezone
-from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 
 from console import audit, live
 from console.errors import Conflict, Invalid, NotAllowed, NotFound
+from console.language import pick
 from console.models import User
 from deployments import kinds, queues
 from deployments.models import Attempt, Job, JobState, Server
@@ -41,8 +42,8 @@ def queue_job(
     for an unknown kind, Invalid for wrong parameters, Conflict for a server that was never heard or
     is silent. What has to wait (see services/waiting.py) waits, or with `wait=False` is a Conflict too.
     """
-    must_operate(by)
-    module = kind_module(kind)
+    check_may_operate(by)
+    module = find_kind(kind)
     read = checked_params(module, params)
     if server.is_offline:
         raise Conflict(
@@ -69,7 +70,7 @@ def queue_job(
 
 def cancel_job(job: Job, *, by: User) -> Job:
     """Cancel a job: at once where its server never saw it, else by asking the server, which answers with events."""
-    must_operate(by)
+    check_may_operate(by)
     with transaction.atomic():
         job = Job.objects.select_for_update().select_related("server").get(pk=job.pk)
         if job.state in ENDED:
@@ -97,7 +98,7 @@ def cancel_job(job: Job, *, by: User) -> Job:
 
 def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
     """A new attempt of an ended job, with a log of its own; it waits as `queue_job` does."""
-    must_operate(by)
+    check_may_operate(by)
     with transaction.atomic():
         server = Server.objects.select_for_update().get(pk=job.server_id)
         job = Job.objects.select_for_update().get(pk=job.pk)
@@ -148,14 +149,23 @@ def _tell_waiting(server_id: int) -> None:
 
 
 def hand_over(attempt: Attempt) -> bool:
-    """Push the attempt's dispatch. False when Redis is away: the row stays unpushed and is pushed again later."""
+    """Push the attempt's dispatch. False when Redis is away: the row stays unpushed and is pushed again later.
+
+    The row says "pushed" before it is, so that who cancels in this very moment asks the server, which then refuses
+    what comes after. A death in between is what the reaper sends again. False too for what was ended meanwhile.
+    """
+    before = (attempt.pushed_at, attempt.pushes)
+    attempt.pushed_at, attempt.pushes = timezone.now(), attempt.pushes + 1
+    row = Attempt.objects.filter(pk=attempt.pk, state=JobState.QUEUED)
+    if not row.update(pushed_at=attempt.pushed_at, pushes=attempt.pushes):
+        return False
     try:
         queues.push(attempt)
     except redis.RedisError as error:
+        attempt.pushed_at, attempt.pushes = before
+        row.update(pushed_at=attempt.pushed_at, pushes=attempt.pushes)
         log.warning("dispatch of %s waits for Redis: %s", attempt.pk, error)
         return False
-    attempt.pushed_at, attempt.pushes = timezone.now(), attempt.pushes + 1
-    Attempt.objects.filter(pk=attempt.pk).update(pushed_at=attempt.pushed_at, pushes=attempt.pushes)
     tell(attempt.job)
     return True
 
@@ -176,7 +186,6 @@ def as_json(job: Job, wait: waiting.Wait | None = None) -> dict[str, Any]:
     `wait` is why it waits, where the caller has asked for many at once; else it is looked up.
     """
     wait = wait or waiting.explain([job]).get(job.pk)
-    language = 0 if (get_language() or "").startswith("zh") else 1
     return {
         "id": job.pk,
         "kind": job.kind,
@@ -186,7 +195,7 @@ def as_json(job: Job, wait: waiting.Wait | None = None) -> dict[str, Any]:
         "params": job.params,
         "ticket": job.ticket,
         "requester": job.requester.username if job.requester else None,
-        "reason": job.reason[language] if job.reason else None,
+        "reason": pick(job.reason) or None,
         "reasons": job.reason,
         "waiting": wait.as_json() if wait else None,
         "batch": job.batch_id,
@@ -209,8 +218,8 @@ def _iso(at: Any) -> str | None:
     return at.isoformat(timespec="milliseconds") if at else None
 
 
-def must_operate(by: User) -> None:
-    """Raises NotAllowed."""
+def check_may_operate(by: User) -> None:
+    """Raises NotAllowed where `by` may only look."""
     if not by.may("operator"):
         raise NotAllowed(
             _("%(user)s may look but not change anything.") % {"user": by.username},
@@ -218,19 +227,19 @@ def must_operate(by: User) -> None:
         )
 
 
-def kind_module(kind: str) -> Any:
-    """The module of a kind. Raises NotFound."""
+def find_kind(kind: str) -> ModuleType:
+    """The module of a kind. Raises NotFound that names those there are."""
     try:
         return kinds.load(kind)
     except KeyError:
         raise NotFound(
-            _("There is no job kind “%(kind)s”.") % {"kind": str(kind)[:60]},
+            _("There is no job kind “%(kind)s”.") % {"kind": kind[:60]},
             _("Use one of: %(kinds)s.") % {"kinds": ", ".join(kinds.names())},
             code="unknown_kind",
         ) from None
 
 
-def checked_params(module: Any, params: Mapping[str, Any]) -> Any:
+def checked_params(module: ModuleType, params: Mapping[str, Any]) -> Any:
     """The kind's Params of JSON values. Raises Invalid in words."""
     if len(json.dumps(params)) > MAX_PARAMS_BYTES:
         raise Invalid(
@@ -239,8 +248,7 @@ def checked_params(module: Any, params: Mapping[str, Any]) -> Any:
     try:
         return read_params(module.Params, params)
     except BadParams as error:
-        language = 0 if (get_language() or "").startswith("zh") else 1
-        what = "; ".join(f"{name[:60]}: {text[language]}" for name, text in error.problems[:8])
+        what = "; ".join(f"{name[:60]}: {pick(text)}" for name, text in error.problems[:8])
         raise Invalid(
             _("The parameters do not fit: %(problems)s.") % {"problems": what},
             _("Mend them and send the job again."),

@@ -1,11 +1,12 @@
 """What time does to jobs: silence makes them lost, a beat brings them back, an unseen dispatch is sent again."""
 
-import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 import redis
 from django.db import transaction
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from deployments import queues
@@ -13,10 +14,10 @@ from deployments.models import Attempt, Job, JobState
 from deployments.services import jobs, waiting
 from deployments.steps import Text
 
-log = logging.getLogger(__name__)
-
 RESEND_FIRST_S = 10
 RESEND_MOST_S = 600
+AT_ONCE = 500
+OF_ONE_SERVER = 20
 
 
 def mark_lost(silent: Iterable[int]) -> list[Job]:
@@ -39,12 +40,14 @@ def mark_lost(silent: Iterable[int]) -> list[Job]:
     return lost
 
 
-def bring_back(active: Iterable[str]) -> list[Job]:
-    """Lost jobs whose attempts a beat names as running take their true state again."""
-    found = Attempt.objects.filter(pk__in=list(active), job__state=JobState.LOST, done=False)
+def bring_back(active: Mapping[int, Collection[str]]) -> list[Job]:
+    """Lost jobs whose attempts the beats of their own servers (id: attempts) name as running are running again."""
+    found = Attempt.objects.filter(job__state=JobState.LOST, done=False)
     back = []
-    for attempt in found.select_related("job__server", "job__requester"):
+    for attempt in found.select_related("job__server", "job__requester") if active else ():
         job = attempt.job
+        if attempt.pk not in active.get(job.server_id, ()):
+            continue
         if Job.objects.filter(pk=job.pk, state=JobState.LOST).update(state=JobState.RUNNING, reason=None):
             job.state, job.reason = JobState.RUNNING, None
             back.append(job)
@@ -57,37 +60,43 @@ def resend(now: datetime) -> int:
     unseen = Attempt.objects.filter(
         state=JobState.QUEUED, started_at=None, next_line=1, job__state=JobState.QUEUED, job__waiting=False
     )
-    sent = 0
-    for attempt in unseen.select_related("job__server", "job__requester")[:500]:
-        if attempt.job.not_after < now:
-            expire(attempt)
-        elif _is_due(attempt, now) and not _stands(attempt) and not _stands_still(attempt):
-            sent += jobs.hand_over(attempt)
-    return sent
+    unseen = unseen.select_related("job__server", "job__requester")
+    for attempt in unseen.filter(job__not_after__lt=now)[:AT_ONCE]:
+        expire(attempt)
+    # Somebody cancelled it while Redis was away, so neither the job nor the cancel has got there.
+    for attempt in unseen.filter(pushed_at=None, job__cancel_requested_at__isnull=False)[:AT_ONCE]:
+        _end(attempt, JobState.CANCELLED, Text("在服务器收到之前已取消", "Cancelled before the server saw it"))
+    # Some of each server, the never pushed first: a server with a long queue does not keep others from theirs.
+    order = F("pushed_at").asc(nulls_first=True)
+    place = Window(RowNumber(), partition_by="job__server_id", order_by=order)
+    some = unseen.filter(job__not_after__gte=now).annotate(place=place).filter(place__lte=OF_ONE_SERVER)
+    due = (attempt for attempt in some.order_by(order)[:AT_ONCE] if _is_due(attempt, now))
+    return sum(jobs.hand_over(attempt) for attempt in due if not _stands(attempt))
 
 
 def expire(attempt: Attempt) -> None:
     """A job that no server took within its time has failed."""
-    reason = Text("在有效期内没有服务器接收", "No server took it within the time it was valid for")
+    _end(
+        attempt, JobState.FAILED, Text("在有效期内没有服务器接收", "No server took it within the time it was valid for")
+    )
+
+
+def _end(attempt: Attempt, state: JobState, reason: Text) -> None:
     with transaction.atomic():
         job = Job.objects.select_for_update().get(pk=attempt.job_id)
         if job.state == JobState.QUEUED:
-            jobs.end_here(job, attempt, JobState.FAILED, reason)
+            jobs.end_here(job, attempt, state, reason)
     jobs.tell(Job.objects.select_related("server", "requester").get(pk=attempt.job_id))
 
 
 def _is_due(attempt: Attempt, now: datetime) -> bool:
     if attempt.pushed_at is None:
-        return True
+        # The server's queue may have been paused before the entry got there.
+        return not waiting.standstill(attempt.job.server, attempt.job.kind)
     if attempt.job.server.is_offline:
         return False
     wait = min(RESEND_MOST_S, RESEND_FIRST_S * 2 ** min(attempt.pushes, 10))
     return now - attempt.pushed_at > timedelta(seconds=wait)
-
-
-def _stands_still(attempt: Attempt) -> bool:
-    """True where the server's queue was paused before the entry had got there."""
-    return attempt.pushed_at is None and bool(waiting.standstill(attempt.job.server, attempt.job.kind))
 
 
 def _stands(attempt: Attempt) -> bool:

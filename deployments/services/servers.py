@@ -43,7 +43,7 @@ def set_maintenance(server: Server, on: bool, *, by: User) -> Server:
 
 
 def _change(server: Server, by: User, verb: str, change: Callable[[Server], None], **details: str) -> Server:
-    jobs.must_operate(by)
+    jobs.check_may_operate(by)
     with transaction.atomic():
         row = Server.objects.select_for_update().get(pk=server.pk)
         change(row)

@@ -11,9 +11,9 @@ from django.utils.safestring import SafeString
 from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 
+from console.language import pick
 from console.templatetags.frame import icon
 from deployments import kinds
-from deployments.language import pick
 from deployments.models import JobState
 
 register = template.Library()

@@ -6,7 +6,8 @@ so the text decides. The numbers are those of the DCMI library.
 
 import re
 from dataclasses import dataclass
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 from monitoring.parsers import MAX_CHARS, ParseError
 
@@ -166,6 +167,15 @@ def give_up(text: str) -> Unreadable:
     if found := find(text):
         return found
     raise ParseError("not_understood" if text.strip() else "empty")
+
+
+def values_of(parser: ModuleType, text: str) -> dict[str, Any]:
+    """What a parser of keys and values reads, None where the tool prints NA; empty where it understands nothing."""
+    try:
+        found = parser.parse(text)
+    except ParseError:
+        return {}
+    return {} if isinstance(found, Unreadable) else dict(found.values)
 
 
 def sentences(meaning: str, chinese: bool = False) -> str:

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from django.utils.translation import get_language, gettext, ngettext
+from django.utils.translation import gettext, ngettext
 
+from console.language import pick
 from monitoring.parsers.failures import MEANINGS
 from monitoring.services import live_state
 from monitoring.services.live_state import Now
@@ -24,7 +25,6 @@ CODE = {name: code for code, name in enumerate(OCCUPANCIES)}
 UNREADABLE = CODE["unreadable"]
 AICORE, HBM, TEMP, POWER, OCC, FAULTY = range(6)
 METRIC_AT = {"aicore_pct": AICORE, "hbm_pct": HBM, "temp_c": TEMP, "power_w": POWER}
-FRESH = ("live", "maintenance")
 ROWS_AT_MOST = 60
 
 PageServer = dict[str, Any]
@@ -134,14 +134,13 @@ def _faults(now: Now) -> list[str]:
 
 def error_words(error: Mapping[str, Any]) -> tuple[str, str]:
     """(what happened, what to do) of an unreadable reading, in the reader's language; the second may be ''."""
-    language = 0 if (get_language() or "").startswith("zh") else 1
     what, do = error.get("what"), error.get("do")
     if what:
-        return what[language], do[language] if do else ""
+        return pick(what), pick(do)
     meaning = error.get("meaning")
     if meaning in MEANINGS:
         known = MEANINGS[meaning]
-        return known.what[language], known.do[language]
+        return pick(known.what), pick(known.do)
     if meaning:
         return gettext("npu-smi could not be read (%(meaning)s)") % {"meaning": meaning}, ""
     return gettext("npu-smi could not be read"), ""
@@ -149,7 +148,7 @@ def error_words(error: Mapping[str, Any]) -> tuple[str, str]:
 
 def summary(server: PageServer) -> dict[str, int | None]:
     """Means over the server's NPUs: {aicore, hbm, hottest, power_w}; None where unknown or not fresh."""
-    if server["state"] not in FRESH:
+    if server["state"] not in live_state.HEARD:
         return dict.fromkeys(("aicore", "hbm", "hottest", "power_w"))
     known = {at: [npu[at] for npu in server["npus"] if npu[at] is not None] for at in (AICORE, HBM, TEMP)}
     return {

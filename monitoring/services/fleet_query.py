@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 
 from django.utils.translation import gettext
 
-from monitoring.services.fleet_page import CODE, FAULTY, FRESH, METRIC_AT, OCC, PageServer
+from monitoring.services.fleet_page import CODE, FAULTY, METRIC_AT, OCC, PageServer
+from monitoring.services.live_state import HEARD
 
 CHOICES = {
     "metric": tuple(METRIC_AT),
@@ -132,9 +133,9 @@ def worst(server: PageServer, metric: str) -> tuple[int, int]:
     """A key that puts first what needs a person: faults, silence, unreadable; then load, in tens, so that noise
     moves nothing."""
     faults = sum(npu[FAULTY] for npu in server["npus"])
-    rank = 0 if faults else 1 if server["state"] not in FRESH else 2 if server["error"] else 3
+    rank = 0 if faults else 1 if server["state"] not in HEARD else 2 if server["error"] else 3
     at = METRIC_AT[metric]
-    amounts = [npu[at] for npu in server["npus"] if npu[at] is not None] if server["state"] in FRESH else []
+    amounts = [npu[at] for npu in server["npus"] if npu[at] is not None] if server["state"] in HEARD else []
     mean = sum(amounts) / len(amounts) if amounts else 0
     return rank, -int(mean / 10)
 
@@ -149,14 +150,9 @@ CSV_HEAD = (
 
 
 def csv_rows(servers: Sequence[PageServer], nows: Mapping[int, Mapping[str, Any]]) -> Iterable[list[Any]]:
-    """One row per NPU, one for a server without; unknown is an empty cell."""
+    """One row per NPU, one for a server without; None is unknown."""
     for server in servers:
         head = [server["name"], server["state"], int(server["sim"]), server["rack"], server["family"]]
         npus = nows[server["id"]]["npus"] or [{}]
         for npu in npus:
-            yield [harmless(cell) for cell in (*head, *(npu.get(name) for name in CSV_NPU), server["age"])]
-
-
-def harmless(cell: Any) -> Any:
-    """A text that no spreadsheet takes for a formula: names come from servers, which are not trusted."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
+            yield [*head, *(npu.get(name) for name in CSV_NPU), server["age"]]

@@ -5,7 +5,7 @@ leaves it by more than half a step (hysteresis), so that noise on an edge sends 
 """
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from monitoring.services.live_state import METRICS, RANGES, STEPS, UNKNOWN_STEP, Now, layout_generation, value
@@ -32,16 +32,61 @@ def varint(number: int) -> bytes:
     return bytes(made)
 
 
-def delta(before: Sequence[int], after: Sequence[int]) -> bytes:
-    """Pairs (gap since the last changed place, new step) as varints; empty where nothing changed."""
+def delta(before: Sequence[int], after: Sequence[int]) -> dict[int, int]:
+    """{place: new step} of the places that changed, in order."""
+    pairs = enumerate(zip(before, after, strict=True))
+    return {place: new for place, (old, new) in pairs if old != new}
+
+
+def write_steps(steps: Mapping[int, int]) -> bytes:
+    """Pairs (gap since the last place, step) as varints; empty where there is none."""
     made = bytearray()
     last = -1
-    for place, (old, new) in enumerate(zip(before, after, strict=True)):
-        if old != new:
-            made += varint(place - last - 1)
-            made += varint(new)
-            last = place
+    for place in sorted(steps):
+        made += varint(place - last - 1) + varint(steps[place])
+        last = place
     return bytes(made)
+
+
+def read_steps(pairs: bytes) -> dict[int, int]:
+    """{place: step} of what `write_steps` wrote."""
+    numbers: list[int] = []
+    number = shift = 0
+    for byte in pairs:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            numbers.append(number)
+            number = shift = 0
+    steps: dict[int, int] = {}
+    place = -1
+    for gap, step in zip(numbers[::2], numbers[1::2], strict=True):
+        place += gap + 1
+        steps[place] = step
+    return steps
+
+
+def data_of(generation: int, steps: Mapping[int, int]) -> dict[str, Any]:
+    """What a message of type "steps" holds: {"gen", "z": base64 of the pairs}."""
+    return {"gen": generation, "z": base64.b64encode(write_steps(steps)).decode()}
+
+
+def steps_of(data: Mapping[str, Any]) -> dict[int, int]:
+    """{place: step} of a message of type "steps"."""
+    return read_steps(base64.b64decode(data["z"]))
+
+
+LETTERS = "0123456789abcdefg"
+
+
+def letters(steps: Iterable[int]) -> str:
+    """Every step as one letter, as it is kept in Redis for who joins."""
+    return "".join(LETTERS[step] for step in steps)
+
+
+def from_letters(kept: str) -> dict[int, int]:
+    """{place: step} of what `letters` made."""
+    return {place: LETTERS.index(letter) for place, letter in enumerate(kept)}
 
 
 class FleetSteps:
@@ -64,8 +109,7 @@ class FleetSteps:
                 continue
             new = [step_of(amount, metric, was) for amount, was in zip(amounts, old, strict=True)]
             self.steps[metric] = new
-            pairs = delta(old, new)
-            if pairs:
-                messages[metric] = {"gen": generation, "z": base64.b64encode(pairs).decode()}
+            if moved := delta(old, new):
+                messages[metric] = data_of(generation, moved)
         self.generation = generation
         return changed, messages

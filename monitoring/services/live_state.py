@@ -23,6 +23,7 @@ Now = dict[str, Any]
 # The span of each metric that is shown as colour, in the metric's unit.
 RANGES = {"aicore_pct": (0.0, 100.0), "hbm_pct": (0.0, 100.0), "temp_c": (20.0, 100.0), "power_w": (0.0, 500.0)}
 METRICS = tuple(RANGES)
+HEARD = ("live", "maintenance")  # states of a server whose last reading is valid now
 STEPS = 16
 UNKNOWN_STEP = STEPS
 
@@ -103,12 +104,11 @@ def is_faulty(npu: Mapping[str, Any]) -> bool:
 
 def value(npu: Mapping[str, Any], metric: str) -> float | None:
     """One metric of one NPU of "now", in its unit; None where it is unknown."""
-    if metric == "aicore_pct":
-        return npu["aicore"]
     if metric == "hbm_pct":
         used, total = npu["hbm_used_mb"], npu["hbm_total_mb"]
         return round(100 * used / total, 1) if total and used is not None else None
-    return npu[metric]
+    amount: float | None = npu["aicore" if metric == "aicore_pct" else metric]
+    return amount
 
 
 def state_at(now: Now, at: float) -> str:

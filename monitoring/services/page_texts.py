@@ -6,6 +6,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext, gettext_lazy, gettext_noop, pgettext_lazy
 
 from console.templatetags.frame import seconds_in_words
+from monitoring.services.live_state import HEARD
 
 StrOrPromise = str | Promise
 
@@ -96,7 +97,7 @@ LATE_S = 5  # a reading is due every second; older than this it is greyed
 
 def age_of(state: str, age_s: float | None) -> str:
     """How old a server's last reading is; with the state's name where it is not heard any more."""
-    if state in ("live", "maintenance"):
+    if state in HEARD:
         return seconds_in_words(age_s)
     word = str(STATES[state].word)
     return (
@@ -106,7 +107,7 @@ def age_of(state: str, age_s: float | None) -> str:
 
 def look_of(state: str, *, faulty: bool, error: bool) -> Look:
     """What a server looks like in a list: where it is heard, a faulty NPU or a failed reading goes before its state."""
-    if state in ("live", "maintenance"):
+    if state in HEARD:
         if faulty:
             return FAULTY
         if error:

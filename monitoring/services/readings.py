@@ -1,9 +1,11 @@
 """What servers send is untrusted: samples are cut to known fields, types and sizes before anything reads them."""
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
+
+from console import untrusted
+from console.untrusted import amount, number, whole
 
 MAX_BYTES = 2 << 20
 MAX_NPUS = 128
@@ -11,10 +13,10 @@ MAX_PROCESSES = 512
 MAX_TEXT = 300
 MAX_RAW_TEXT = 64 * 1024
 
-NPU_NUMBERS = (
-    "npu", "chip", "phy_id", "power_w", "temp_c", "hugepages_used", "hugepages_total", "aicore_pct",
-    "memory_used_mb", "memory_total_mb", "hbm_used_mb", "hbm_total_mb",
-)  # fmt: skip
+MOST_NPU, MOST_CHIP, MOST_MB = 2**31 - 1, 2**15 - 1, 2**31 - 1  # what the columns of Npu hold
+NPU_PLACES = {"npu": MOST_NPU, "chip": MOST_CHIP, "phy_id": MOST_NPU}
+NPU_AMOUNTS = ("power_w", "hugepages_used", "hugepages_total", "aicore_pct")
+NPU_MB = ("memory_used_mb", "memory_total_mb", "hbm_used_mb", "hbm_total_mb")
 NPU_TEXTS = ("name", "health", "bus_id")
 HOST_NUMBERS = (
     "load1", "cpu_pct", "cpus", "mem_used_mb", "mem_total_mb", "disk_used_gb", "disk_total_gb",
@@ -33,15 +35,8 @@ def read(data: bytes) -> dict[str, Any] | None:
     return message if isinstance(message, dict) and message.get("type") in ("sample", "facts") else None
 
 
-def number(value: Any) -> float | int | None:
-    """`value` where it is a finite number of sensible size; a true number is never made up."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    return value if math.isfinite(value) and abs(value) < 1e15 else None
-
-
 def text(value: Any, most: int = MAX_TEXT) -> str | None:
-    return value[:most] if isinstance(value, str) else None
+    return untrusted.text(value, most) if isinstance(value, str) else None
 
 
 def clean_sample(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,7 +45,7 @@ def clean_sample(message: Mapping[str, Any]) -> dict[str, Any]:
     error = message.get("error")
     holders = message.get("holders")
     return {
-        "seq": number(message.get("seq")),
+        "seq": whole(message.get("seq"), untrusted.MOST_NUMBER),
         "t": number(message.get("t")),
         "took_ms": number(message.get("took_ms")),
         "version": text(message.get("version")),
@@ -68,19 +63,25 @@ def _dicts(value: Any, most: int) -> list[dict[str, Any]]:
 
 def _npu(item: Mapping[str, Any]) -> dict[str, Any]:
     get = item.get
-    result: dict[str, Any] = {name: number(get(name)) for name in NPU_NUMBERS}
+    result: dict[str, Any] = {name: whole(get(name), most) for name, most in NPU_PLACES.items()}
+    for name in NPU_AMOUNTS:
+        result[name] = amount(get(name))
+    for name in NPU_MB:
+        known = amount(get(name))
+        result[name] = known if known is not None and known <= MOST_MB else None
     for name in NPU_TEXTS:
         result[name] = text(get(name), 40)
+    result["temp_c"] = number(get("temp_c"))
     return result
 
 
 def _process(item: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "npu": number(item.get("npu")),
-        "chip": number(item.get("chip")),
-        "pid": number(item.get("pid")),
+        "npu": whole(item.get("npu"), MOST_NPU),
+        "chip": whole(item.get("chip"), MOST_CHIP),
+        "pid": whole(item.get("pid"), untrusted.MOST_NUMBER),
         "name": text(item.get("name")),
-        "memory_mb": number(item.get("memory_mb")),
+        "memory_mb": amount(item.get("memory_mb")),
         "user": text(item.get("user"), 64),
         "command": text(item.get("command")),
         "attempt": text(item.get("attempt"), 40),
@@ -100,12 +101,13 @@ def _error(error: Mapping[str, Any]) -> dict[str, Any]:
 
 def _pair(value: Any) -> list[str] | None:
     if isinstance(value, list) and len(value) == 2 and all(isinstance(item, str) for item in value):
-        return [item[:500] for item in value]
+        return [untrusted.text(item, 500) for item in value]
     return None
 
 
 def _holders(holders: Mapping[str, Any]) -> dict[str, str]:
-    return {str(key)[:20]: str(value)[:60] for key, value in list(holders.items())[:MAX_PROCESSES]}
+    known = list(holders.items())[:MAX_PROCESSES]
+    return {untrusted.text(key, 20): untrusted.text(value, 60) for key, value in known if isinstance(value, str)}
 
 
 MAX_FACTS_BYTES = 256 * 1024
@@ -114,6 +116,5 @@ MAX_FACTS_BYTES = 256 * 1024
 def clean_facts(message: Mapping[str, Any]) -> dict[str, Any]:
     """The facts, or {} where they are no object or longer than 256 kB."""
     facts = message.get("facts")
-    if not isinstance(facts, dict) or len(json.dumps(facts)) > MAX_FACTS_BYTES:
-        return {}
-    return {str(key)[:60]: value for key, value in facts.items()}
+    kept: dict[str, Any] = untrusted.plain(facts) if isinstance(facts, dict) else {}
+    return kept if len(json.dumps(kept)) <= MAX_FACTS_BYTES else {}

@@ -1,4 +1,5 @@
 // The form of a new batch: whom and what it would hit stands beside it and follows what is typed.
+import { fetchPart } from "./part.js";
 
 const form = document.getElementById("batch-form");
 const aside = document.getElementById("consequence");
@@ -14,16 +15,14 @@ function query() {
 
 async function show() {
   const turn = (asked += 1);
-  const answer = await fetch(`${location.pathname}?${query()}`, { headers: { "X-Part": "1" } });
-  if (!answer.ok || answer.redirected || turn !== asked) return;
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-  aside.replaceChildren(...fresh.body.childNodes);
+  const fresh = await fetchPart(`${location.pathname}?${query()}`);
+  if (fresh && turn === asked) aside.replaceChildren(...fresh.body.childNodes);
 }
 
 form.addEventListener("input", (event) => {
   if (event.target.name === "kind") return;
   clearTimeout(timer);
-  timer = setTimeout(() => show().catch(() => {}), 250);
+  timer = setTimeout(show, 250);
 });
 
 // Another kind has other fields: the page is asked for again with what was chosen.

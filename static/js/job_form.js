@@ -1,4 +1,5 @@
 // The form of a new job: what it would do stands beside it and follows what is typed.
+import { fetchPart } from "./part.js";
 
 const form = document.getElementById("job-form");
 const aside = document.getElementById("consequence");
@@ -8,16 +9,15 @@ async function show() {
   const query = new URLSearchParams(new FormData(form));
   query.delete("csrfmiddlewaretoken");
   const turn = (asked += 1);
-  const answer = await fetch(`${location.pathname}?${query}`, { headers: { "X-Part": "1" } });
-  if (!answer.ok || answer.redirected || turn !== asked) return;
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+  const fresh = await fetchPart(`${location.pathname}?${query}`);
+  if (!fresh || turn !== asked) return;
   aside.replaceChildren(...fresh.body.childNodes);
 }
 
 form.addEventListener("input", (event) => {
   if (event.target.name === "kind") return;
   clearTimeout(timer);
-  timer = setTimeout(() => show().catch(() => {}), 250);
+  timer = setTimeout(show, 250);
 });
 
 // Another kind has other fields: the page is asked for again with what was chosen.

@@ -16,6 +16,7 @@ import urllib.request
 import pytest
 
 from tests.conftest import ROOT, Valkey, free_port
+from tests.waiting import until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [
@@ -97,11 +98,8 @@ class Console:
         return call
 
     def until(self, check, seconds=10):
-        """Waits for something outside the browser."""
-        deadline = time.monotonic() + seconds
-        while not check():
-            assert time.monotonic() < deadline, "it did not happen in time"
-            time.sleep(0.02)
+        """Playwright's own wait_for_function needs eval, which the pages' policy forbids."""
+        return until(check, seconds)
 
     def close(self):
         try:

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from tests.browser.conftest import problems
+from tests.waiting import until
 from tests.whole import Whole
 
 
@@ -27,14 +28,6 @@ def page(whole, chromium):
     context.close()
 
 
-def until(check, seconds):
-    """Playwright's own wait_for_function needs eval, which the pages' policy forbids."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
-
-
 def cells(page):
     return page.locator("#fleet-table tbody tr:not(.group)").all_inner_texts()
 
@@ -48,7 +41,7 @@ def test_from_sign_in_to_verdict_within_three_minutes(whole, page):
     page.wait_for_selector("#fleet-table tbody tr:not(.group)")
     rows = cells(page)
     assert len(rows) == 21 and sum("simulated" in row for row in rows) == 20
-    until(lambda: cells(page) != rows, 10)
+    until(lambda: cells(page) != rows, 10, every=0.1)
     moved = [now for now, before in zip(cells(page), rows, strict=True) if now != before]
     assert moved, "the fleet does not move"
 
@@ -56,7 +49,7 @@ def test_from_sign_in_to_verdict_within_three_minutes(whole, page):
     page.click(f"#fleet-table a[href*='/servers/{own}/']")
     page.get_by_role("button", name="Check this server").click()
     page.wait_for_url(re.compile(r"/jobs/\d+/"))
-    until(lambda: "Succeeded" in page.inner_text("body"), 60)
+    until(lambda: "Succeeded" in page.inner_text("body"), 60, every=0.1)
     report = page.locator("body").inner_text()
     assert re.search(r"\d+ ok", report) and "Architecture" in report
     page.wait_for_selector(".log-line", timeout=10_000)

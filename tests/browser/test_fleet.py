@@ -208,4 +208,22 @@ def test_a_step_sent_by_ingest_colours_its_square_on_the_wall(console, crowd, pa
     picture = "(node) => node.toDataURL()"
     before = page.locator("#wall canvas").evaluate(picture)
     console.sample(name="wall-1", npus=[{"temp_c": 97}] * 8, seq=2)
-    console.until(lambda: page.locator("#wall canvas").evaluate(picture) != before, seconds=4)
+    assert console.until(lambda: page.locator("#wall canvas").evaluate(picture) != before, seconds=4)
+
+
+def test_colours_told_again_make_no_server_younger(console, pages):
+    """The hub tells every colour at the opening, those of a silent server as well."""
+    ages = pages.open("/jobs/").evaluate(
+        """async () => {
+          const { Fleet } = await import("/static/js/fleet/model.js");
+          const server = (id, state) => ({ id, state, age: 90, first: id, npus: [[50, null, null, null, 1, 0]] });
+          const servers = [server(0, "live"), server(1, "offline")], limits = { aicore_pct: [0, 100] };
+          const fleet = new Fleet({ gen: 1, limits, servers }, "aicore_pct");
+          const ages = (...steps) => {
+            fleet.applySteps(btoa(String.fromCharCode(...steps.flatMap((step) => [0, step]))));
+            return fleet.servers.map((one) => Math.round(fleet.age(one)));
+          };
+          return [ages(8, 8), ages(9, 9)];
+        }"""
+    )
+    assert ages == [[90, 90], [0, 90]]

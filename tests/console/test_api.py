@@ -6,6 +6,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
+from console.answers import Answer
 from console.models import ApiToken, User
 from deployments.models import Job, Server
 
@@ -62,6 +63,9 @@ WRONG = [
     ({"kind": "check", "server": "x" * 64}, 422, "invalid"),
     ({"kind": "check", "server": "kp-01\0"}, 400, "null_character"),
     ({"kind": "check", "server": "kp-01", "params": {"deep": ["\0"]}}, 400, "null_character"),
+    (json.dumps({"kind": "check", "server": "kp-01", "ticket": "a\0b"}).encode("utf-16"), 400, "null_character"),
+    ({"kind": "check", "server": "kp-01", "parms": {"deep": True}}, 422, "invalid"),
+    (b'{"kind": "' + b"x" * 3_000_000 + b'"}', 413, "too_large"),
 ]
 
 
@@ -71,6 +75,18 @@ def test_wrong_calls_get_two_sentences_and_write_nothing(operator_api, server, b
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code), answer.content
     assert answer.json()["error"]["what"] and answer.json()["error"]["do"]
     assert not Job.objects.exists()
+
+
+def test_json_by_another_name_is_read_with_the_same_care(operator_api, server):
+    body = json.dumps({"kind": "check", "server": "kp-01", "ticket": "a\0b"})
+    answer = operator_api.post("/api/v1/jobs", body, content_type="text/plain")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "null_character")
+
+
+@pytest.mark.parametrize("method", ["delete", "put", "patch", "options"])
+def test_a_method_that_an_address_does_not_take_is_answered_in_words(operator_api, method):
+    answer = getattr(operator_api, method)("/api/v1/jobs")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (405, "wrong_method")
 
 
 def test_who_may_not_is_refused(valkey, server):
@@ -146,3 +162,12 @@ def test_jobs_and_servers_take_a_fixed_number_of_queries(operator_api, server, d
 def test_the_docs_ask_who_you_are(client):
     assert client.get("/api/v1/docs").status_code == 302
     assert client.get("/api/v1/openapi.json").status_code == 302
+
+
+def test_an_answer_is_read_in_a_terminal_as_it_is(operator_api):
+    answer = post(operator_api, {"kind": "check", "server": "鲲鹏-1"}, **{"Accept-Language": "zh-hans"})
+    assert "没有名为 “鲲鹏-1” 的服务器" in answer.content.decode()
+
+
+def test_half_a_character_pair_breaks_no_answer():
+    assert Answer({"said": "\ud83d"}).content == b'{"said": "?"}'

@@ -5,7 +5,6 @@ import json
 import random
 import signal
 import time
-import zlib
 from contextvars import Context
 
 import pytest
@@ -19,7 +18,8 @@ from console.models import User
 from console.outbox import KEPT, LINES_BYTES, LINES_KEPT
 from console.subscriptions import Client
 from deployments import topics
-from deployments.models import Attempt, Job, LogChunk, Server
+from deployments.models import Job, Server
+from tests.console.logs import Log, Reader
 from tests.console.pages import Page
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -35,64 +35,6 @@ def job(db):
     return Job.objects.create(
         server=Server.objects.create(name="kp-07"), kind="check", not_after="2030-01-01T00:00:00Z"
     )
-
-
-class Log:
-    """What ingest does to one attempt: commit, then publish, or not."""
-
-    def __init__(self, job, redis, n=1):
-        self.job, self.redis = job, redis
-        self.attempt = f"a{job.pk}-{n}-0000000{n:x}"
-        self.total = 0
-        self.n = n
-
-    def create(self):
-        Attempt.objects.create(pk=self.attempt, job=self.job, n=self.n)
-        return self
-
-    def commit(self, n, width=20):
-        first = self.total + 1
-        text = "\n".join(f"{line}\to\t{'x' * width}" for line in range(first, first + n))
-        data = zlib.compress(text.encode() + b"\n", 1)
-        LogChunk.objects.create(attempt_id=self.attempt, first=first, n=n, data=data)
-        Attempt.objects.filter(pk=self.attempt).update(next_line=first + n)
-        self.total += n
-        return {"attempt": self.attempt, "first": first, "n": n, "text": text}
-
-    async def write(self, n, *, lost=False, width=20):
-        data = await database_sync_to_async(self.commit)(n, width)
-        if not lost:
-            self.redis.publish(*live.message(f"job:{self.job.pk}", "log", data, seq=self.total))
-
-    def head(self):
-        self.redis.publish(*live.message(f"job:{self.job.pk}", "head", {"attempt": self.attempt}, seq=self.total))
-
-
-class Reader:
-    """Follows a log as the page does; remembers every number in the order in which it was told."""
-
-    def __init__(self, page):
-        self.page, self.numbers, self.messages = page, {}, []
-
-    def take(self, message):
-        self.messages.append(message)
-        data = message["data"]
-        if message["type"] == "behind":
-            self.numbers.setdefault(data["attempt"], []).extend(range(data["first"], data["total"] + 1))
-        elif message["type"] == "log":
-            found = [int(record.split("\t")[0]) for record in data["text"].split("\n")]
-            assert (found[0], len(found), found[-1]) == (data["first"], data["n"], message["seq"])
-            self.numbers.setdefault(data["attempt"], []).extend(found)
-
-    async def until(self, log, timeout=10):
-        async with asyncio.timeout(timeout):
-            while self.numbers.get(log.attempt, [0])[-1:] != [log.total] or log.total == 0:
-                self.take(await self.page.hear(timeout))
-        return self.numbers[log.attempt]
-
-    async def follow(self):
-        while True:
-            self.take(await self.page.hear(60))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -388,8 +330,10 @@ async def test_the_hub_ends_whenever_it_is_told_to(valkey):
         for _ in range(chance.randint(0, 40)):
             await asyncio.sleep(0)
         await asyncio.sleep(chance.choice([0, chance.uniform(0, 0.002)]))
+        task = hub._task
         async with asyncio.timeout(5):
             await hub.close()
+        assert task.done()
 
 
 async def test_the_end_of_the_process_closes_the_connection(viewer, valkey):

@@ -7,6 +7,7 @@ import pytest
 
 from console import streams
 from console.ingest import Ingest
+from deployments import ingest as jobs_ingest
 from deployments.models import Attempt, Job, LogChunk, Server
 from tests.monitoring.test_ingest import sample
 
@@ -209,3 +210,43 @@ def test_a_new_ingest_tells_the_last_line_that_its_predecessor_stored_but_did_no
     after.turn()
     told = [json.loads(m["data"]) for m in iter(lambda: listener.get_message(timeout=0.5), None)]
     assert {"seq": 1, "type": "head", "data": {"attempt": attempt.pk}} in told
+
+
+def test_an_entry_that_cannot_be_stored_harms_only_its_own(turns, valkey, server, attempt, spool, monkeypatch):
+    other = Server.objects.create(name="kp-66")
+    store = jobs_ingest.store
+
+    def breaks(batch):
+        if any(fields == {b"poison": b"1"} for entries in batch.values() for _, fields in entries):
+            raise ValueError("nobody thought of this")
+        return store(batch)
+
+    monkeypatch.setattr(jobs_ingest, "store", breaks)
+    redis = valkey.client()
+    redis.xadd(streams.logs(other.pk), {"poison": "1"})
+    send(redis, server, spool.chunk(("o", "one")))
+    turns.turn()
+    assert LogChunk.objects.count() == 1
+    assert redis.xlen(streams.logs(other.pk)) == 0
+
+
+def test_many_entries_are_stored_in_portions(turns, valkey, server, attempt, spool, monkeypatch):
+    monkeypatch.setattr("console.ingest.ENTRIES_A_STORE", 3)
+    sizes = []
+    store = jobs_ingest.store
+    monkeypatch.setattr(jobs_ingest, "store", lambda batch: sizes.append(len(batch[server.pk])) or store(batch))
+    for n in range(8):
+        send(valkey.client(), server, spool.chunk(("o", f"line {n}")))
+    turns.turn()
+    assert sizes == [3, 3, 2] and Attempt.objects.get().next_line == 9
+
+
+@pytest.mark.parametrize(
+    "beat", [b"\xff", b"null", b"[]", b'{"active": {"a": 1}}', b'{"active": [[], {}, "\\ud800"]}', b"x" * 200_000]
+)
+def test_a_beat_of_any_shape_is_a_beat(turns, valkey, server, beat):
+    turns.turn()
+    valkey.client().publish(streams.beat(server.pk), beat)
+    time.sleep(0.05)
+    turns.turn(6)
+    assert turns.ingest.telemetry.last_heard[server.pk] == turns.clock

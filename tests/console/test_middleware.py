@@ -25,3 +25,9 @@ def test_a_null_character_is_refused_in_words(client, viewer, address):
     answer = client.get(address, headers={"Accept-Language": "en"})
     assert answer.status_code == 400 and b"null character" in answer.content
     assert client.post("/login/", {"username": "a\0", "password": "x"}).status_code == 400
+
+
+def test_a_page_that_takes_no_such_method_says_so(client, operator):
+    client.force_login(operator)
+    answer = client.get("/jobs/1/retry", headers={"Accept-Language": "en"})
+    assert answer.status_code == 405 and answer.headers["Allow"] == "POST" and b"does not take GET" in answer.content

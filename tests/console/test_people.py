@@ -58,7 +58,9 @@ def test_a_revoked_token_is_gone_and_the_list_shows_no_secret(operator, capsys):
 
 def test_a_user_gets_a_random_password_that_works(client, capsys):
     call_command("user", "create", "zhao", "--role", "viewer")
-    password = capsys.readouterr().out.strip()
+    printed = capsys.readouterr()
+    password = printed.out.strip()  # alone, for a script; what it is goes beside it
+    assert printed.err == "Password of zhao (viewer), shown once:\n"
     user = User.objects.get(username="zhao")
     assert user.role == "viewer"
     assert user.check_password(password)

@@ -220,7 +220,7 @@ def test_a_killed_console_takes_its_parts_along(console):
     console.until(lambda: len(console.processes()) >= 10)
     process.kill()
     process.wait()
-    console.until(lambda: console.processes() == [], 10)
+    assert console.until(lambda: console.processes() == [], 10) < 10
 
 
 def test_runners_go_on_and_are_named_until_all_are_ended(console, runner):
@@ -303,7 +303,8 @@ def test_make_up_ends_with_everything_whatever_ends_make(console, number):
     console.until(lambda: console.processes() == [], 15)
 
 
-def one_sentence(console, *said, **variables):
+def check_refused(console, *said, **variables):
+    """`make up` with these variables is answered in one sentence that holds each of `said`; the sentence."""
     code, words = console.manage("up", **variables)
     assert code == 1
     assert len(words.strip().splitlines()) == 1, words
@@ -317,42 +318,42 @@ def test_a_port_in_use_is_said_before_anything_starts(console):
     with socket.socket() as other:
         other.bind(("127.0.0.1", console.port))
         other.listen()
-        one_sentence(console, f"PORT={console.port} is in use", "make up PORT=")
+        check_refused(console, f"PORT={console.port} is in use", "make up PORT=")
 
 
 def test_an_address_of_another_machine_is_refused(console):
-    one_sentence(console, "BIND=192.0.2.7 is not an address of this machine", BIND="192.0.2.7")
+    check_refused(console, "BIND=192.0.2.7 is not an address of this machine", BIND="192.0.2.7")
 
 
 def test_a_folder_that_cannot_be_written_is_refused(console, tmp_path):
     (tmp_path / "file").write_text("")
-    one_sentence(console, "Set VAR_DIR to a folder of this user", VAR_DIR=str(tmp_path / "file" / "var"))
+    check_refused(console, "Set VAR_DIR to a folder of this user", VAR_DIR=str(tmp_path / "file" / "var"))
 
 
 def test_a_redis_that_does_not_answer_is_refused(console):
     port = free_port()
-    one_sentence(console, "REDIS_URL: no Redis answers", f"127.0.0.1:{port}", REDIS_URL=f"redis://127.0.0.1:{port}/0")
+    check_refused(console, "REDIS_URL: no Redis answers", f"127.0.0.1:{port}", REDIS_URL=f"redis://127.0.0.1:{port}/0")
 
 
 def test_a_wrong_password_of_redis_is_refused_and_not_repeated(console, own_valkey):
     url = f"redis://default:geheim@127.0.0.1:{own_valkey.port}/0"
-    assert "geheim" not in one_sentence(console, "refuses the user or password", REDIS_URL=url)
+    assert "geheim" not in check_refused(console, "refuses the user or password", REDIS_URL=url)
 
 
 def test_a_redis_user_without_the_right_is_refused(console, own_valkey):
     own_valkey.client().execute_command("ACL", "SETUSER", "weak", "on", ">pw", "~*", "&*", "+@all", "-acl")
     url = f"redis://weak:pw@127.0.0.1:{own_valkey.port}/0"
-    one_sentence(console, "may not manage users", REDIS_URL=url)
+    check_refused(console, "may not manage users", REDIS_URL=url)
 
 
 def test_a_database_that_does_not_answer_is_refused(console):
     url = f"postgres://u:geheim@127.0.0.1:{free_port()}/console"
-    assert "geheim" not in one_sentence(console, "DATABASE_URL: the database at 127.0.0.1:", DATABASE_URL=url)
+    assert "geheim" not in check_refused(console, "DATABASE_URL: the database at 127.0.0.1:", DATABASE_URL=url)
 
 
 def test_a_file_that_is_no_database_is_refused(console, tmp_path):
     (tmp_path / "notes.txt").write_text("not a database, but long enough to be taken for one" * 100)
-    one_sentence(console, "DATABASE_URL: the database at", DATABASE_URL=f"sqlite:///{tmp_path / 'notes.txt'}")
+    check_refused(console, "DATABASE_URL: the database at", DATABASE_URL=f"sqlite:///{tmp_path / 'notes.txt'}")
 
 
 def test_a_redis_of_the_site_is_used_as_it_is(console, own_valkey):

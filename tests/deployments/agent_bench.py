@@ -17,16 +17,6 @@ PROGRAM = Path(__file__).with_name("agent_program.py")
 KEY = "5a" * 32
 
 
-def until(condition, timeout=10.0, every=0.02):
-    """The first true answer of `condition`; fails the test when there is none in time."""
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        if answer := condition():
-            return answer
-        time.sleep(every)
-    raise AssertionError(f"not within {timeout} s: {condition}")
-
-
 class AgentServer:
     """One server with its state folder; processes are ended by `close`, runners included."""
 

@@ -26,19 +26,26 @@ def handed(server):
 
 
 class FakeAgent:
-    """Takes dispatches as a server does and sends their events; `after(job)` is what ingest does when a job ends."""
+    """Takes dispatches as a server does and sends their events. A cancel of what never came is answered as an agent
+    does: it ends as cancelled, and what comes after is refused."""
 
     def __init__(self, server):
-        self.server, self.spools = server, {}
+        self.server, self.spools, self.begun, self.refused = server, {}, set(), set()
 
     def take(self):
         """The attempt that stands first in the queue, or None."""
         queue = queues.queue(self.server.pk)
-        rq_id = queue.connection.lpop(queue.key)
-        if rq_id is None:
-            return None
-        body = json.loads(queue.fetch_job(rq_id.decode()).args[0])
-        return body["attempt"] if body["op"] == "run" else self.take()
+        while rq_id := queue.connection.lpop(queue.key):
+            body = json.loads(queue.fetch_job(rq_id.decode()).args[0])
+            attempt = body["attempt"]
+            if body["op"] == "run" and attempt not in self.refused:
+                self.begun.add(attempt)
+                return attempt
+            if body["op"] == "cancel" and attempt not in self.begun | self.refused:
+                self.refused.add(attempt)
+                self.end(attempt, "cancelled")
+                jobs.release([self.server.pk])
+        return None
 
     def send(self, attempt, /, **event):
         spool = self.spools.setdefault(attempt, Spool(attempt))

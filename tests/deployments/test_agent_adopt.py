@@ -8,7 +8,8 @@ import pytest
 
 from deployments.agent import adopt, processes, spool
 from deployments.agent.adopt import Adopter, bury, end_session
-from tests.deployments.agent_bench import PROGRAM, AgentServer, ended, records, until
+from tests.deployments.agent_bench import PROGRAM, AgentServer, ended, records
+from tests.waiting import until
 
 RUNNER = [sys.executable, str(PROGRAM), "runner"]
 

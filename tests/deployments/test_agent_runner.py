@@ -8,7 +8,8 @@ import time
 import pytest
 
 from deployments.agent import devices, processes, spool
-from tests.deployments.agent_bench import AgentServer, ended, events, records, texts, until
+from tests.deployments.agent_bench import AgentServer, ended, events, records, texts
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from deployments.agent.host import HostMeter
 from deployments.agent.outbox import Outbox, waiting
 from deployments.agent.sampler import Loop, Sampler, pause_s
 from deployments.agent.tools import Output, run_tool
-from tests.deployments.agent_bench import AgentServer, texts, until
+from tests.deployments.agent_bench import AgentServer, texts
+from tests.waiting import until
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 TABLE = (FIXTURES / "npu_smi/info_a2_910b4_25.2.3.txt").read_text()

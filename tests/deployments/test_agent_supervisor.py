@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from deployments.agent import logs, processes, spool
-from tests.deployments.agent_bench import AgentServer, ended, texts, until
+from tests.deployments.agent_bench import AgentServer, ended, texts
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -76,8 +77,8 @@ def test_lines_carry_the_programs_name(supervise):
     process = supervise(
         {"web": "print('hello'); import time; time.sleep(300)", "ingest": "import time; time.sleep(300)"}
     )
-    until(lambda: has(process, "web    | hello\n"))
-    until(lambda: has(process, "all ready"))
+    assert until(lambda: has(process, "web    | hello\n"))
+    assert until(lambda: has(process, "all ready"))
 
 
 def test_a_program_that_ends_is_started_again_ever_later(supervise, tmp_path):
@@ -150,7 +151,7 @@ def test_children_die_with_a_supervisor_that_is_killed(supervise, tmp_path):
     child = pid_in(pid)
     process.kill()
     process.wait()
-    until(lambda: is_gone(child))
+    assert until(lambda: is_gone(child))
 
 
 def test_a_second_supervisor_says_that_it_runs_already(supervise):
@@ -172,7 +173,7 @@ def test_the_next_program_waits_until_the_one_before_is_ready(supervise, tmp_pat
          "next": f"import os; print('flag', os.path.exists({str(flag)!r})); import time; time.sleep(300)"},
         ready={"slow": f"ready=Path({str(flag)!r}).exists"},
     )  # fmt: skip
-    until(lambda: has(process, "next | flag True"))
+    assert until(lambda: has(process, "next | flag True"))
 
 
 def test_a_program_that_is_never_ready_ends_the_start_in_a_sentence(supervise):

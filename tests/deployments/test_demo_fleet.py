@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from deployments.agent import ROOT
 from deployments.agent import facts as agent_facts
 from deployments.agent.config import Config
 from deployments.agent.tools import Output
@@ -207,7 +208,7 @@ def test_any_process_computes_the_same_reading():
         "from deployments.demo import fleet, tables\n"
         f"print(tables.info(fleet.server(1), {NOON}) + tables.info(fleet.server(700), {NOON}), end='')"
     )
-    other = subprocess.run([sys.executable, "-c", code], cwd=root.CODE, capture_output=True, text=True, check=True)
+    other = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     tables.info(fleet.server(1), NOON - 500)  # what was asked before makes no difference
     assert other.stdout == tables.info(fleet.server(1), NOON) + tables.info(fleet.server(700), NOON)
 

@@ -3,6 +3,7 @@ import random
 import zlib
 
 import pytest
+from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -175,3 +176,43 @@ def _job(server):
     return Job.objects.filter(server=server).first() or Job.objects.create(
         server=server, kind="check", not_after=server.created_at
     )
+
+
+def test_words_that_no_database_keeps_are_made_harmless(server, attempt, spool):
+    """A lone surrogate breaks SQLite, a null character PostgreSQL, NaN both: one server's would stop all logs."""
+    bad, job = "a\ud800b\0c", {"kind": "a\ud800b\0c", "params": {"x": float("inf")}}
+    ingest.store(
+        {
+            server.pk: [
+                spool.event(e="started", attempt=attempt.pk, pid=1, host=bad),
+                spool.event(e="step", n=1, of=1, title=[bad, bad], argv=[bad]),
+                spool.event(e="item", key=bad, title=[bad, []], found=bad, wanted=float("nan"), verdict={}, job=job),
+                spool.event(e="ended", state="failed", exit=10**30, reason=[bad, bad]),
+            ]
+        }
+    )
+    attempt.refresh_from_db()
+    (item,) = attempt.report
+    assert item["found"] == "a\ufffdb\ufffdc" and item["wanted"] is None and item["job"]["params"]["x"] is None
+    assert attempt.steps.get().title_en == attempt.job.reason[0] == "a\ufffdb\ufffdc"
+    assert (attempt.done, attempt.exit_code) == (True, None)
+
+
+@pytest.mark.parametrize("depth", range(800, 1000, 20))
+def test_values_nested_as_deep_as_json_goes_stop_nobody(server, attempt, spool, depth):
+    """What json.loads just takes, json.dumps and str may refuse, deeper in the stack."""
+    nested = "[" * depth + "]" * depth
+    record = f'{{"e": "item", "found": {nested}, "title": ["", {nested}], "job": {{"kind": "x", "p": {nested}}}}}'
+    ingest.store({server.pk: [spool.chunk(("v", record)), spool.chunk(("o", "on"))]})
+    assert len(stored_lines(attempt)) == 2
+
+
+@pytest.mark.parametrize("ms", ["-62135596800000", "253402300799999", "9" * 40])
+def test_a_time_that_no_page_can_show_is_moved_to_one_that_it_can(server, attempt, spool, ms):
+    place, fields = spool.event(e="started", attempt=attempt.pk, pid=1, host="h")
+    _stamp, rest = zlib.decompress(fields[b"z"]).split(b"\t", 1)
+    raw = ms.encode() + b"\t" + rest
+    ingest.store({server.pk: [(place, {**fields, b"b1": str(len(raw)).encode(), b"z": zlib.compress(raw)})]})
+    attempt.refresh_from_db()
+    assert 1970 <= attempt.started_at.year <= 9999
+    timezone.localtime(attempt.started_at)

@@ -7,7 +7,7 @@ from django.utils import timezone
 from console.errors import ConsoleError
 from deployments import queues
 from deployments.agent import signing
-from deployments.models import Attempt, Job, JobState
+from deployments.models import Attempt, Job, JobState, Server
 from deployments.services import jobs, reaper
 
 pytestmark = pytest.mark.django_db
@@ -123,8 +123,9 @@ def test_silence_loses_running_jobs_and_a_beat_brings_them_back(job, server):
     assert reaper.mark_lost([server.pk]) == [job]
     job.refresh_from_db()
     assert job.state == JobState.LOST and server.name in job.reason[1]
-    assert reaper.bring_back(["a-of-nobody"]) == []
-    assert reaper.bring_back([attempt.pk]) == [job]
+    assert reaper.bring_back({server.pk: {"a-of-nobody"}}) == []
+    assert reaper.bring_back({server.pk + 1: {attempt.pk}}) == [], "a server speaks for its own jobs only"
+    assert reaper.bring_back({server.pk: {attempt.pk}}) == [job]
     job.refresh_from_db()
     assert (job.state, job.reason) == (JobState.RUNNING, None)
 
@@ -135,6 +136,29 @@ def test_what_vanished_from_redis_is_sent_again_with_back_off(job, server, valke
     assert reaper.resend(now) == 0  # sent a moment ago
     assert reaper.resend(now + timedelta(seconds=25)) == 1
     assert job.attempts.get().pushes == 2
+
+
+def test_a_long_queue_of_one_server_keeps_no_other_from_its_jobs(job, server, valkey, monkeypatch):
+    monkeypatch.setattr(reaper, "AT_ONCE", 25)
+    busy = Server.objects.create(name="kp-66", last_seen_at=timezone.now())
+    long_ago = timezone.now() - timedelta(hours=1)
+    for _ in range(30):
+        waiting = Job.objects.create(server=busy, kind="check", not_after=job.not_after)
+        Attempt.objects.create(pk=f"a{waiting.pk}-1-00000001", job=waiting, n=1, pushed_at=long_ago, pushes=1)
+    valkey.client().flushall()
+    assert reaper.resend(timezone.now() + timedelta(seconds=25)) == 21
+    assert queues.is_waiting(job.attempts.get())
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe", b"x" * 100_000])
+def test_what_a_server_puts_into_its_own_queue_is_not_read(job, server, valkey, name):
+    """The list is the server's to write: the console must not choke on names that are no text, or a million of them."""
+    waiting = queues.queue(server.pk)
+    valkey.client().rpush(waiting.key, *[name] * 100)
+    assert queues.is_waiting(job.attempts.get())
+    valkey.client().delete(waiting.key)
+    valkey.client().set(waiting.key, "not a list")
+    assert reaper.resend(timezone.now() + timedelta(seconds=25)) == 0
 
 
 def test_a_job_that_nobody_took_in_time_has_failed(job):

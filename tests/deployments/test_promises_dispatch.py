@@ -11,7 +11,8 @@ import pytest
 
 from console import streams
 from deployments.agent import processes, spool
-from tests.deployments.agent_bench import AgentServer, SmallIngest, ended, events, texts, until
+from tests.deployments.agent_bench import AgentServer, SmallIngest, ended, events, texts
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_a_job_from_the_queue_runs_under_the_servers_own_rights(server):
 
 def test_it_waits_by_blmove_so_that_no_entry_is_lost_in_its_hand(server):
     server.start("worker")
-    until(lambda: any(entry["cmd"] == "blmove" for entry in server.client.client_list()))
+    assert until(lambda: any(entry["cmd"] == "blmove" for entry in server.client.client_list()))
 
 
 def test_the_same_payload_again_runs_nothing(server):
@@ -218,7 +219,7 @@ def test_what_a_killed_worker_had_in_hand_is_taken_again(server):
     server.client.lpop("h:7:rq:queue:jobs")
     server.client.zadd("h:7:rq:wip:jobs", {"begun:some-execution": time.time() + 600})
     server.start("worker")
-    until(lambda: ended(folder_of(server, body)) and ended(folder_of(server, started)))
+    assert until(lambda: ended(folder_of(server, body)) and ended(folder_of(server, started)))
 
 
 def test_only_one_worker_serves_a_server(server):

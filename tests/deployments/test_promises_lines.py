@@ -13,7 +13,8 @@ from deployments.agent import shipper as shippers
 from deployments.agent import spool
 from deployments.agent.link import Link
 from deployments.agent.shipper import WINDOW, Shipper
-from tests.deployments.agent_bench import AgentServer, SmallIngest, until
+from tests.deployments.agent_bench import AgentServer, SmallIngest
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -193,7 +193,7 @@ def test_no_sample_however_wrong_raises(fields):
     server = Server(pk=1, name="x")
     now = live_state.build(server, cleaned, 1.0)
     json.dumps(now, allow_nan=False)
-    summary(now["npus"])
+    assert len(summary(now["npus"])) == 4
 
 
 def test_hostile_samples_are_bounded(telemetry):
@@ -212,3 +212,36 @@ def test_hostile_samples_are_bounded(telemetry):
     assert max(len(npu["name"]) for npu in now["npus"]) <= 40 and len(now["processes"][0]["name"]) <= 300
     telemetry.flush()
     assert Npu.objects.count() == readings.MAX_NPUS
+
+
+BAD = "a\ud800b\0c"
+
+
+@pytest.mark.parametrize(
+    "npu",
+    [
+        {"chip": -1}, {"npu": 10**12}, {"npu": 0.5}, {"chip": 10**6}, {"hbm_total_mb": -5}, {"hbm_total_mb": 1e14},
+        {"temp_c": 10**400}, {"power_w": float("nan")}, {"name": BAD, "bus_id": BAD, "health": BAD},
+    ],
+)  # fmt: skip
+def test_numbers_and_names_that_no_column_holds_stop_nobody(telemetry, npu):
+    odd, sound = telemetry.servers
+    telemetry.take(odd, sample(npus=[{**NPU, **npu}], processes=[{"npu": -1, "pid": 10**400, "name": BAD}]), 1000.0)
+    telemetry.take(sound, sample(), 1000.0)
+    telemetry.each_second(Pipe(), 1000.5)
+    telemetry.flush()
+    assert Npu.objects.filter(server=sound).exists()
+    assert all(server.last_seen_at for server in Server.objects.all())
+
+
+@pytest.mark.parametrize("depth", [3, *range(800, 1000, 20)])
+def test_facts_of_any_shape_are_kept_as_far_as_they_can_be(telemetry, depth):
+    pk = first(telemetry)
+    nested = "[" * depth + "]" * depth
+    facts = f'{{"hostname": {json.dumps(BAD)}, "os": "Linux", "cpus": NaN, "kernel": {nested}}}'
+    telemetry.take(pk, f'{{"type": "facts", "t": 1, "facts": {facts}}}'.encode(), 1000.0)
+    telemetry.flush()
+    server = Server.objects.get(pk=pk)
+    if server.facts:  # else it was too deep to be read at all
+        assert server.hostname == "a\ufffdb\ufffdc" and server.facts["os"] == "Linux" and server.facts["cpus"] is None
+    assert server.facts or depth > 3

@@ -60,8 +60,8 @@ DISTINCT = [name for name in parsers.names() if parsers.load(name).parse.__modul
 DISTINCT += ["npu-smi-usages", "version-info"]
 
 
-def answer(name, text):
-    """The reading's JSON, or the meaning of the refusal."""
+def check_answered(name, text):
+    """The reading's JSON, or the meaning of the refusal; no other exception, and no meaning without its words."""
     try:
         return parsers.load(name).parse(text).as_json()
     except ParseError as refusal:
@@ -73,7 +73,7 @@ def answer(name, text):
 def test_hostile_text_is_answered_by_every_parser_in_time(text):
     for name in DISTINCT:
         start = time.process_time()
-        reading = answer(name, text)
+        reading = check_answered(name, text)
         assert time.process_time() - start < 2, name
         json.dumps(reading, allow_nan=False)
 
@@ -81,19 +81,19 @@ def test_hostile_text_is_answered_by_every_parser_in_time(text):
 @pytest.mark.parametrize("name", parsers.names())
 def test_ten_megabytes_are_refused_at_once(name):
     start = time.process_time()
-    assert answer(name, TABLE * (10_000_000 // len(TABLE))) == "too_long"
+    assert check_answered(name, TABLE * (10_000_000 // len(TABLE))) == "too_long"
     assert time.process_time() - start < 0.5
 
 
 @pytest.mark.parametrize("name", parsers.names())
 @pytest.mark.parametrize("text", ["binary", "html", "control", "one line of 1 MB"])
 def test_every_parser_answers_what_is_no_text_of_its_tool(name, text):
-    json.dumps(answer(name, HOSTILE[text]), allow_nan=False)
+    json.dumps(check_answered(name, HOSTILE[text]), allow_nan=False)
 
 
 @pytest.mark.parametrize("name", parsers.names())
 def test_nothing_is_no_reading(name):
-    assert answer(name, "") == "empty"
+    assert check_answered(name, "") == "empty"
 
 
 @pytest.mark.parametrize("text", ["many rows", "many keys", "same key", "bars", "half escapes"])
@@ -101,7 +101,7 @@ def test_memory_stays_within_a_multiple_of_the_text(text):
     for name in ("npu-smi-info", "npu-smi-usages", "npu-smi-list", "hccn-link-stat"):
         gc.collect()
         tracemalloc.start()
-        answer(name, HOSTILE[text])
+        check_answered(name, HOSTILE[text])
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 40_000_000 + 10 * len(HOSTILE[text]), name
@@ -119,14 +119,14 @@ def test_a_text_cut_at_every_byte_is_answered(name):
         if stem.startswith("info_"):  # test_parser_npu_smi_info.py goes through these more closely
             step = 13 if name == "npu-smi-info" else 501
         for end in range(0, len(raw), step):
-            answer(name, raw[:end].decode("utf-8", "replace"))
+            check_answered(name, raw[:end].decode("utf-8", "replace"))
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.text(max_size=400) | st.binary(max_size=400).map(lambda raw: raw.decode("latin-1")))
 def test_any_text_is_answered_by_every_parser(text):
     for name in DISTINCT:
-        json.dumps(answer(name, text), allow_nan=False)
+        json.dumps(check_answered(name, text), allow_nan=False)
 
 
 @settings(deadline=None, max_examples=60)
@@ -136,7 +136,7 @@ def test_damaged_text_is_answered_by_every_parser(stem, data):
     at = data.draw(st.integers(0, len(text)))
     text = text[:at] + data.draw(st.text(max_size=6)) + text[at + data.draw(st.integers(0, 60)) :]
     for name in DISTINCT:
-        answer(name, text)
+        check_answered(name, text)
 
 
 def test_a_long_line_hides_no_other():

@@ -4,7 +4,7 @@ from django.utils.translation import override
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitoring.services import server_page
+from monitoring.services import link_matrix, server_page
 from tests.monitoring.nows import now, npu, process
 
 
@@ -64,7 +64,7 @@ FOUR = {"npus": ["NPU0", "NPU1", "NPU2", "NPU3"], "matrix": [
 
 
 def test_link_groups_are_what_direct_links_join():
-    drawn = server_page.matrix(FOUR)
+    drawn = link_matrix.matrix(FOUR)
     assert drawn.names == ["0", "1", "2", "3"]
     assert drawn.groups == [["0", "1"], ["2", "3"]]
     assert drawn.rows[0] == ("0", [("·", "self"), ("HCCS", "near group-0"), ("PHB", ""), ("PHB", "")])
@@ -72,12 +72,12 @@ def test_link_groups_are_what_direct_links_join():
 
 
 def test_links_as_the_parser_gives_them_are_drawn_too():
-    drawn = server_page.matrix({"links": {"NPU0": {"NPU1": "UB"}, "NPU1": {"NPU0": "UB"}}, "cpu_affinity": {}})
+    drawn = link_matrix.matrix({"links": {"NPU0": {"NPU1": "UB"}, "NPU1": {"NPU0": "UB"}}, "cpu_affinity": {}})
     assert drawn.groups == [["0", "1"]]
 
 
 def test_a_link_that_is_not_told_is_shown_as_missing():
-    drawn = server_page.matrix({"links": {"NPU0": {}, "NPU1": {"NPU0": "NA"}}})
+    drawn = link_matrix.matrix({"links": {"NPU0": {}, "NPU1": {"NPU0": "NA"}}})
     assert drawn.rows[0][1][1] == ("—", "down") and drawn.rows[1][1][0] == ("NA", "down")
 
 
@@ -90,7 +90,7 @@ JSON = st.recursive(
 @given(JSON, JSON, JSON)
 def test_no_topology_of_a_server_breaks_the_page(links, names, cells):
     for topology in (links, {"links": links}, {"npus": names, "matrix": cells}, {"links": {"a": links}}):
-        drawn = server_page.matrix(topology)
+        drawn = link_matrix.matrix(topology)
         assert drawn is None or all(len(row[1]) == len(drawn.names) for row in drawn.rows)
 
 

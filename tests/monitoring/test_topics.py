@@ -10,18 +10,18 @@ from console import streams
 from console.message import made
 from console.redis import client
 from monitoring import topics
-from monitoring.services.fleet_steps import delta
+from monitoring.services.fleet_steps import data_of, delta, read_steps, write_steps
 
 
 def steps_message(generation, before, after, seq):
-    return made("fleet:temp_c", "steps", topics._steps_data(generation, topics.read_steps(delta(before, after))), seq)
+    return made("fleet:temp_c", "steps", data_of(generation, delta(before, after)), seq)
 
 
 def test_pairs_are_read_as_they_are_written():
     before, after = [0] * 300, [n % 17 for n in range(300)]
-    changed = topics.read_steps(delta(before, after))
+    changed = delta(before, after)
     assert changed == {place: step for place, step in enumerate(after) if step}
-    assert topics.write_steps(changed) == delta(before, after)
+    assert read_steps(write_steps(changed)) == changed
 
 
 def test_changes_of_steps_add_up():
@@ -29,13 +29,13 @@ def test_changes_of_steps_add_up():
     messages = [steps_message(9, *pair, seq=n) for n, pair in enumerate(pairwise(states))]
     (merged,) = topics.merge_steps(messages)
     assert (merged.topic, merged.seq, merged.data["gen"]) == ("fleet:temp_c", 2, 9)
-    assert merged.data == topics._steps_data(9, {0: 6, 2: 16, 3: 2})
+    assert merged.data == data_of(9, {0: 6, 2: 16, 3: 2})
 
 
 def test_changes_of_an_older_layout_are_forgotten():
     messages = [steps_message(8, [0] * 900, [3] * 900, 1), steps_message(9, [0, 0], [0, 4], 2)]
     (merged,) = topics.merge_steps(messages)
-    assert merged.data == topics._steps_data(9, {1: 4})
+    assert merged.data == data_of(9, {1: 4})
 
 
 def test_rows_add_up():
@@ -48,7 +48,7 @@ def test_rows_add_up():
 def test_who_joins_gets_every_cell_and_the_layout():
     client().hset(streams.FLEET_STEPS, "aicore_pct", json.dumps({"gen": 77, "steps": "0fg"}))
     (told,) = topics.steps_present(re.match(r"fleet:(?P<metric>.*)", "fleet:aicore_pct")).messages
-    assert told == ("steps", topics._steps_data(77, {0: 0, 1: 15, 2: 16}), None)
+    assert told == ("steps", data_of(77, {0: 0, 1: 15, 2: 16}), None)
     assert topics.layout_present(None).messages == [("layout", {"gen": 77}, None)]
 
 

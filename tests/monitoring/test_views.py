@@ -13,6 +13,7 @@ from console.streams import FLEET_NOW
 from deployments.models import Job, Npu, Server
 from monitoring.models import Minute
 from monitoring.services import page_texts
+from tests.answers import whole
 from tests.conftest import ROOT
 from tests.monitoring.nows import now, npu, process
 
@@ -93,7 +94,9 @@ def test_an_administrator_removes_the_demo_in_one_click(valkey, admin, settings,
     Server.objects.create(name="kp-01")
     Server.objects.create(name="demo-1", simulated=True)
     page = admin.post("/demo/remove", follow=True)
-    assert "1 simulated server was removed." in page.content.decode()
+    told = page.content.decode()
+    assert "1 simulated server was removed, with its jobs." in told
+    assert f"delete {tmp_path}/demo/removed and start the console again" in told
     assert list(Server.objects.values_list("name", flat=True)) == ["kp-01"]
     assert admin.get("/demo/remove").status_code == 405
 
@@ -169,7 +172,7 @@ def test_ids_that_are_none_are_refused_in_words(valkey, reader, ids):
 def test_the_csv_holds_what_the_filters_keep(valkey, reader):
     told(Server.objects.create(name="kp-01"), npus=[npu(0), npu(1)])
     told(Server.objects.create(name="demo-1", simulated=True), npus=[npu(0)])
-    text = b"".join(reader.get("/fleet.csv?fleet=real").streaming_content).decode()
+    text = whole(reader.get("/fleet.csv?fleet=real")).decode()
     lines = text.splitlines()
     assert lines[0].startswith("\ufeffserver,state,simulated") and len(lines) == 3
     assert lines[1].startswith("kp-01,live,0,")

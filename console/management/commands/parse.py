@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from django.utils.translation import get_language
 
+from console.language import is_chinese, pick
 from monitoring import parsers
 from monitoring.parsers import failures
 
@@ -35,11 +35,7 @@ NOT_TEXT = (
 
 def said(sentence: tuple[str, str], **words: object) -> str:
     """One of our sentences in the language of the session."""
-    return sentence[0 if is_chinese() else 1].format(**words)
-
-
-def is_chinese() -> bool:
-    return (get_language() or "").startswith("zh")
+    return pick(sentence).format(**words)
 
 
 class Command(BaseCommand):

@@ -51,6 +51,7 @@ class Command(BaseCommand):
             raise CommandError("--name is longer than 100 characters. Shorten it.")
         token, text = ApiToken.make(user, role, name=name, days=days)
         audit.record(None, "token.created", token, user=username, role=role)
+        self.stderr.write(f"Token of {username} ({role}), shown once:")
         self.stdout.write(text)
 
     def _list(self) -> None:

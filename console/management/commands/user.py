@@ -28,6 +28,7 @@ class Command(BaseCommand):
         user.set_password(password)
         user.save()
         audit.record(None, f"user.{verb}", user, role=user.role)
+        self.stderr.write(f"Password of {user.username} ({user.role}), shown once:")
         self.stdout.write(password)
 
     def _make(self, name: str, role: str) -> User:

@@ -13,11 +13,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from deployments.kinds.check_probes.finding import Finding, Probe, Trouble, item, line, unknown
-from deployments.kinds.check_probes.host import Host
+from deployments.kinds import check
+from deployments.kinds.check_probes.finding import Finding, Probe, item, line, unknown
+from deployments.kinds.check_probes.host import Host, Trouble
 from deployments.steps import Text
 
-GROUPS = ("system", "limits", "stack", "npus", "links", "tuning")
+GROUPS = tuple(name for name, _title in check.GROUPS)
 
 
 def probes(group: str) -> list[Probe]:
@@ -72,4 +73,7 @@ def main(arguments: list[str]) -> int:
 if __name__ == "__main__":
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # a C locale must not stop a Chinese line
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)  # cancelled: the log says so, and a traceback would look like a fault

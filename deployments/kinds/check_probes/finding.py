@@ -3,12 +3,10 @@
 import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from deployments.kinds.check_probes.host import Host
 from deployments.steps import Text
-
-if TYPE_CHECKING:
-    from deployments.kinds.check_probes.host import Host
 
 VERDICTS = ("ok", "warning", "failed", "unknown")
 MOST = 400  # characters of one found value; text of a server is bounded before it leaves it
@@ -35,15 +33,7 @@ class Probe(NamedTuple):
 
     key: str
     title: Text
-    ask: "Callable[[Host], Finding | Iterable[Finding]]"
-
-
-class Trouble(Exception):
-    """The question cannot be answered on this server; holds the reason in both languages."""
-
-    def __init__(self, reason: Text) -> None:
-        super().__init__(reason.en)
-        self.reason = reason
+    ask: Callable[[Host], Finding | Iterable[Finding]]
 
 
 def ok(found: str, wanted: str = NONE, *, about: str = "") -> Finding:

@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from deployments.kinds.check_probes.finding import Trouble
 from deployments.steps import Text
 from monitoring.parsers import ParseError, npu_smi_info
 from monitoring.parsers.failures import Unreadable
@@ -20,6 +19,14 @@ MOST_OUTPUT = 1024 * 1024
 MOST_NAMES = 4096
 TOOL_TIMEOUT_S = 15.0  # npu-smi hangs on a sick card
 NO_TOOL = Text("没有该命令", "there is no such command")
+
+
+class Trouble(Exception):
+    """The question cannot be answered on this server; holds the reason in both languages."""
+
+    def __init__(self, reason: Text) -> None:
+        super().__init__(reason.en)
+        self.reason = reason
 
 
 class Answer(NamedTuple):

@@ -3,8 +3,8 @@
 import os
 import re
 
-from deployments.kinds.check_probes.finding import Finding, Probe, Trouble, failed, ok, unknown, warning
-from deployments.kinds.check_probes.host import Host
+from deployments.kinds.check_probes.finding import Finding, Probe, failed, ok, unknown, warning
+from deployments.kinds.check_probes.host import Host, Trouble
 from deployments.kinds.check_probes.system import free_gib
 from deployments.steps import Text
 

@@ -5,12 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from deployments.kinds.check_probes.finding import Finding, Probe, Trouble, ok, unknown
-from deployments.kinds.check_probes.host import Host
+from deployments.kinds.check_probes.finding import Finding, Probe, ok, unknown
+from deployments.kinds.check_probes.host import Host, Trouble
 from deployments.kinds.check_probes.npus import chip_name, why_none
-from deployments.kinds.check_probes.textfiles import values
 from deployments.steps import Text
 from monitoring.parsers import hccn_ip, hccn_link, hccn_net_health, hccn_optical, hccn_stat
+from monitoring.parsers.failures import values_of
 
 AT_ONCE = 4  # questions at a time; a busy host takes about a second for each
 TIMEOUT_S = 8.0  # for each: sixteen hanging ports must not outlast the step
@@ -119,7 +119,7 @@ def judge(host: Host, name: str, device: int, question: Question) -> Finding:
         text = host.tool(name, "-i", about, question.option, "-g", timeout_s=TIMEOUT_S)
     except Trouble as trouble:
         return unknown(Text(f"{trouble.reason.zh}。", f"{trouble.reason.en}."), wanted=question.wanted, about=about)
-    told = values(question.parser, text)
+    told = values_of(question.parser, text)
     if not told:
         said = " ".join(text.split())[:200]
         remedy = Text(f"看不懂 hccn_tool 的回答：{said}", f"hccn_tool answered what cannot be read: {said}")

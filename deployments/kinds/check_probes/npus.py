@@ -1,12 +1,11 @@
 """Group `npus`: the NPUs on the bus, as the driver shows them, and how they feel."""
 
-from deployments.kinds.check_probes.finding import Finding, Probe, Trouble, failed, ok, unknown, warning
-from deployments.kinds.check_probes.host import Host
+from deployments.kinds.check_probes.finding import Finding, Probe, failed, ok, unknown, warning
+from deployments.kinds.check_probes.host import Host, Trouble
 from deployments.kinds.check_probes.pci import npu_devices
-from deployments.kinds.check_probes.textfiles import values
 from deployments.steps import Text
 from monitoring.parsers import failures, npu_smi_health, npu_smi_info
-from monitoring.parsers.failures import Unreadable
+from monitoring.parsers.failures import Unreadable, values_of
 
 Npu = npu_smi_info.Npu
 HOT_C = 80  # no limit is published; full load was seen at 77–78 °C (910B2C)
@@ -130,7 +129,7 @@ def _sick(host: Host, npu: Npu) -> Finding:
     if npu.health is None:
         return unknown(Text("npu-smi 没有打印健康状态。", "npu-smi prints no health."), wanted="OK", about=name_of(npu))
     answer = host.run("npu-smi", "info", "-t", "health", "-i", str(npu.npu), "-c", str(npu.chip))
-    told = values(npu_smi_health, answer.text) if answer else {}
+    told = values_of(npu_smi_health, answer.text) if answer else {}
     code, words = told.get("Error Code"), told.get("Error Information")
     error = ("" if code is None else f" {code}") + ("" if words is None else f" ({words})")
     remedy = Text(

@@ -5,7 +5,6 @@ import re
 from deployments.kinds.check_probes.finding import Finding, Probe, failed, job, ok, unknown, warning
 from deployments.kinds.check_probes.host import Host
 from deployments.kinds.check_probes.pci import npu_devices
-from deployments.kinds.check_probes.textfiles import values
 from deployments.kinds.check_probes.versions import (
     DEFAULT_CANN,
     DEFAULT_DRIVER,
@@ -17,6 +16,7 @@ from deployments.kinds.check_probes.versions import (
 )
 from deployments.steps import Text
 from monitoring.parsers import cann_install_info, version_info
+from monitoring.parsers.failures import values_of
 
 ASCEND = "/usr/local/Ascend"
 NODES = ("davinci_manager", "devmm_svm", "hisi_hdc")
@@ -29,7 +29,7 @@ NO_NPU = Text(
 
 def version_of(host: Host, part: str) -> dict[str, str]:
     """The values of the version file of `driver` or `firmware`, empty where there is none."""
-    return values(version_info, host.read(f"{ASCEND}/{part}/version.info") or "")
+    return values_of(version_info, host.read(f"{ASCEND}/{part}/version.info") or "")
 
 
 def absent(host: Host, wanted: str, remedy: Text) -> Finding:
@@ -133,7 +133,7 @@ def cann_versions(host: Host) -> dict[str, str]:
     for folder in folders[:64]:
         for arch in ("aarch64-linux", "x86_64-linux"):
             text = host.read(f"{ASCEND}/{folder}/{arch}/ascend_toolkit_install.info")
-            version = values(cann_install_info, text or "").get("version")
+            version = values_of(cann_install_info, text or "").get("version")
             if version:
                 found.setdefault(version, folder)
     return found

@@ -3,12 +3,13 @@
 import re
 from typing import Any
 
-from deployments.kinds.check_probes.finding import Finding, Probe, Trouble, failed, ok, unknown, warning
-from deployments.kinds.check_probes.host import Host
-from deployments.kinds.check_probes.textfiles import meminfo, values
+from deployments.kinds.check_probes.finding import Finding, Probe, failed, ok, unknown, warning
+from deployments.kinds.check_probes.host import Host, Trouble
+from deployments.kinds.check_probes.textfiles import meminfo
 from deployments.kinds.check_probes.versions import at_least
 from deployments.steps import Text
 from monitoring.parsers import lscpu, os_release
+from monitoring.parsers.failures import values_of
 
 GIB = 1024 * 1024  # in kB, as /proc/meminfo and df count
 LEAST_GLIBC = "2.34"
@@ -46,7 +47,7 @@ def architecture(host: Host) -> Finding:
 
 
 def cpu(host: Host) -> Finding:
-    told = values(lscpu, host.tool("lscpu"))
+    told = values_of(lscpu, host.tool("lscpu"))
     model = told.get("BIOS Model name") or told.get("Model name") or told.get("Vendor ID") or "?"
     cores, nodes = told.get("CPU(s)"), told.get("NUMA node(s)") or "?"
     found = f"{model}, {cores} CPU, {nodes} NUMA"
@@ -64,7 +65,7 @@ def cpu(host: Host) -> Finding:
 def release(host: Host) -> dict[str, Any]:
     """The values of os-release. Raises Trouble when the file is missing or says nothing."""
     text = host.read("/etc/os-release") or host.read("/usr/lib/os-release")
-    told = values(os_release, text or "")
+    told = values_of(os_release, text or "")
     if "ID" not in told and "NAME" not in told:
         raise Trouble(Text("没有可读的 /etc/os-release", "there is no readable /etc/os-release"))
     return told

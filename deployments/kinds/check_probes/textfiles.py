@@ -1,21 +1,7 @@
-"""Texts of keys and values: by the parser of a tool where there is one, line by line for files of the kernel."""
+"""Texts of keys and values, line by line: files of the kernel and of the Ascend software."""
 
-from types import ModuleType
-from typing import Any
-
-from deployments.kinds.check_probes.finding import Trouble
-from deployments.kinds.check_probes.host import Host
+from deployments.kinds.check_probes.host import Host, Trouble
 from deployments.steps import Text
-from monitoring.parsers import ParseError, failures
-
-
-def values(parser: ModuleType, text: str) -> dict[str, Any]:
-    """What a parser of keys and values reads (None where NA is printed); empty when it understands nothing."""
-    try:
-        found = parser.parse(text)
-    except ParseError:
-        return {}
-    return {} if isinstance(found, failures.Unreadable) else dict(found.values)
 
 
 def pairs(text: str, separator: str) -> dict[str, str]:

@@ -1,7 +1,6 @@
 // The card of one NPU: values at once from the page, exact ones from the server's own topic while it is open.
 import { t, ago, span, element, figure } from "../texts.js";
-import { METRICS, OCC, FAULTY, OCCUPANCIES } from "./model.js";
-import { isStale } from "./square.js";
+import { METRICS, OCC, OURS, FOREIGN, FAULTY, OCCUPANCIES, isStale } from "./model.js";
 import { subscribe } from "../live.js";
 
 const WORDS = { free: "free", ours: "ours", foreign: "foreign", unexplained: "unexplained", held: "on hold", cordoned: "cordoned", unreadable: "unreadable" };
@@ -72,7 +71,8 @@ export class Card {
     const here = (this.exact?.processes ?? []).filter((process) => chip && process.npu === chip.npu && process.chip === chip.chip);
     const says = here.map((process) => element("p", "mono", [this.exact.holders?.[process.pid], `pid ${process.pid ?? "—"}`, process.user, process.name, `${figure(process.memory_mb)} MB`].filter(Boolean).join(" ")));
     this.node.replaceChildren(title, facts, ...says.slice(0, 4));
-    if (!here.length && server.holder) this.node.append(element("p", "", server.holder));
+    // Until the exact values are there; of the whole server, so it would mislead at an NPU that nothing holds.
+    if (!this.exact && server.holder && [OURS, FOREIGN].includes(server.npus[n][OCC])) this.node.append(element("p", "", server.holder));
     this.node.hidden = false;
     this.#put();
   }

@@ -69,8 +69,9 @@ export class Fleet {
       while (s < this.servers.length && place >= this.servers[s].first + this.servers[s].npus.length) s += 1;
       if (s === this.servers.length) break;
       const server = this.servers[s], n = place - server.first;
+      // What the page knows already, as at the opening, is no newer sample; nor is anything told of a silent server.
+      if (server.steps[n] !== step && !isStale(server)) server.heard = seconds();
       server.steps[n] = step;
-      server.heard = seconds();
       changed.push([server, n]);
     }
     return changed;
@@ -90,6 +91,7 @@ export class Fleet {
   touch(server, age = 0) { server.heard = seconds() - age; }
 }
 
+export const isStale = (server) => server.state !== "live" && server.state !== "maintenance";
 export const isFaulty = (server) => server.npus.some((npu) => npu[FAULTY]);
 
 // How many servers and NPUs, by state and occupancy; the same as monitoring/services/fleet_page.py counts.
@@ -106,7 +108,7 @@ export function tally(servers) {
 
 // [aicore, hbm, hottest, power] of a server; nulls where nothing is known. Used when a whole server was read again.
 export function summary(server) {
-  if (server.state !== "live" && server.state !== "maintenance") return [null, null, null, null];
+  if (isStale(server)) return [null, null, null, null];
   const known = (at) => server.npus.map((npu) => npu[at]).filter((value) => value !== null);
   const mean = (list) => (list.length ? Math.round(list.reduce((a, b) => a + b, 0) / list.length) : null);
   const temps = known(TEMP);

@@ -1,7 +1,7 @@
 // Filter, grouping and order of the fleet, kept in the address; the same rules as monitoring/services/fleet_query.py.
 import { t } from "../texts.js";
 import { FREE, METRICS, OCC, FAULTY, OCCUPANCIES, isFaulty } from "./model.js";
-import { isStale } from "./square.js";
+import { isStale } from "./model.js";
 
 const PLAIN = { metric: "aicore_pct", group: "rack", sort: "name", view: "squares", fleet: "", show: "", find: "" };
 

@@ -1,8 +1,7 @@
 // The rows that the server rendered: put in order, hidden, and patched in place. Squares and table view alike.
 import { t, span, figure, element } from "../texts.js";
-import { summary, tally, isFaulty } from "./model.js";
+import { summary, tally, isFaulty, isStale } from "./model.js";
 import { matches, arrange, note } from "./query.js";
-import { isStale } from "./square.js";
 
 const LATE_S = 5;
 
@@ -75,7 +74,9 @@ export class Rows {
       const unknown = !server.npus.length && (server.state === "never" || server.error), counts = unknown ? {} : tally([server]);
       for (const field of ["free", "ours", "foreign", "faulty"]) put(row.querySelector(`[data-field=${field}]`), figure(counts[field]));
     }
-    put(row.querySelector("[data-field=holder]"), server.holder);
+    const holder = row.querySelector("[data-field=holder]");
+    put(holder, server.holder);
+    holder.title = server.holder;  // where the column cuts it
     this.figures(server, summary(server));
     this.age(server, fleet);
   }

@@ -1,6 +1,6 @@
 // One NPU as a square: filled = ours, outline = free, dot = foreign, half = memory without a process, two bars = on
 // hold, one bar = cordoned, dashed = unreadable, cross = faulty, hatch = the server is silent.
-import { FREE, OURS, FOREIGN, UNEXPLAINED, HELD, CORDONED, UNREADABLE, OCC, FAULTY, STEPS, UNKNOWN } from "./model.js";
+import { FREE, OURS, FOREIGN, UNEXPLAINED, HELD, CORDONED, UNREADABLE, OCC, FAULTY, STEPS, UNKNOWN, isStale } from "./model.js";
 
 const STOPS = ["--heat-0", "--heat-25", "--heat-50", "--heat-75", "--heat-100"];
 const SHOWN_WHEN_FREE = new Set(["temp_c", "power_w"]);  // an idle chip has a temperature, but no load worth a colour
@@ -18,8 +18,6 @@ export function readColours() {
     soft: read("--ink-2"), quiet: read("--ink-3"), critical: read("--critical"), stale: read("--stale"), focus: read("--focus"),
   };
 }
-
-export const isStale = (server) => server.state !== "live" && server.state !== "maintenance";
 
 export function square(pen, [x, y, wide], high, server, n, metric, c, cursor) {
   const npu = server.npus[n], held = npu[OCC], step = server.steps[n];

@@ -41,6 +41,7 @@ function here(viewer) {
   const heading = top?.step ? viewer.store.rows.list.findLast(isHeading) : null;
   bar.hidden = !heading || heading === top;
   if (bar.hidden) return;
+  bar.style.setProperty("--scrollbar", `${viewer.pane.offsetWidth - viewer.pane.clientWidth}px`);
   const key = `${heading.n} ${heading.state} ${viewer.view.folded.has(top.step)}`;
   if (bar.dataset.key === key) return;
   bar.dataset.key = key;

@@ -1,29 +1,16 @@
 // The pages of batches: drawn anew by the server when something has moved, at most once a second.
 import { subscribe } from "../live.js";
+import { fetchPart, together } from "../part.js";
 
 const live = document.getElementById("batch-live");
-let wanted = false, drawing = false;
 
-async function redraw() {
-  wanted = true;
-  if (drawing) return;
-  drawing = true;
-  while (wanted) {
-    wanted = false;
-    await replace().catch(() => {});
-    await new Promise((done) => setTimeout(done, 1000));
-  }
-  drawing = false;
-}
-
-async function replace() {
-  const answer = await fetch(location.pathname + location.search, { headers: { "X-Part": "1" } });
-  if (answer.ok && !answer.redirected) place(await answer.text());
-}
+const redraw = together(async () => {
+  const fresh = await fetchPart();
+  if (fresh) place(fresh);
+}, { after: 1000 });
 
 // The focus and the place of a table that scrolls sideways survive the exchange.
-function place(html) {
-  const fresh = new DOMParser().parseFromString(html, "text/html");
+function place(fresh) {
   const focus = live.contains(document.activeElement) ? document.activeElement : null;
   const id = focus?.id, href = focus?.getAttribute("href"), left = live.querySelector(".table-scroll")?.scrollLeft ?? 0;
   live.replaceChildren(...fresh.body.childNodes);
@@ -33,6 +20,7 @@ function place(html) {
   if (scroll) scroll.scrollLeft = left;
 }
 
-const poll = { url: () => location.pathname + location.search, every_ms: 5000, apply: (json) => place(json.html) };
+const polled = (json) => place(new DOMParser().parseFromString(json.html, "text/html"));
+const poll = { url: () => location.pathname + location.search, every_ms: 5000, apply: polled };
 subscribe(live.dataset.topic, { message: redraw, poll });
 if (live.dataset.topic === "batches") subscribe("jobs", { message: redraw });  // their counts follow the jobs

@@ -3,7 +3,7 @@ import { subscribe } from "../live.js";
 import { View } from "../fleet/view.js";
 import { wire } from "../fleet/input.js";
 import { watchVisible } from "../fleet/visible.js";
-import { isStale } from "../fleet/square.js";
+import { isStale } from "../fleet/model.js";
 
 const TOLD_AT_MOST = 60;  // servers whose rows ingest tells every second
 const MOST_IDS = 200;

@@ -1,5 +1,6 @@
 // The page of one job: its log line by line, and everything above the log, which the server draws anew.
 import { subscribe } from "../live.js";
+import { fetchPart, together } from "../part.js";
 import { Viewer } from "../log/viewer.js";
 import { took } from "../times.js";
 import { typing } from "../frame.js";
@@ -9,29 +10,14 @@ const viewer = new Viewer(document.getElementById("log"), { url: lines, attempt,
 const live = document.getElementById("job-live");
 
 // State, steps and report come as one fragment, at most twice a second, and after the lines that caused it.
-let wanted = false, drawing = false;
-async function redraw() {
-  wanted = true;
-  if (drawing) return;
-  drawing = true;
-  while (wanted) {
-    wanted = false;
-    await new Promise((done) => setTimeout(done, 300));
-    await replace().catch(() => {});
-    await new Promise((done) => setTimeout(done, 200));
-  }
-  drawing = false;
-}
-
-async function replace() {
-  const answer = await fetch(location.pathname + location.search, { headers: { "X-Part": "1" } });
-  if (!answer.ok || answer.redirected || live.querySelector("dialog[open]")) return;
-  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+const redraw = together(async () => {
+  const fresh = await fetchPart();
+  if (!fresh || live.querySelector("dialog[open]")) return;
   for (const part of live.querySelectorAll("[data-part]")) {
     const next = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
     if (next && next.innerHTML !== part.innerHTML) swap(part, next);
   }
-}
+}, { before: 300, after: 200 });
 
 // Focus and open details survive the exchange.
 function swap(part, next) {

@@ -10,15 +10,15 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from console.errors import ConsoleError, NotFound
 from console.models import User
-from deployments import views
 from deployments.models import Job, JobState, Server
 from deployments.services import servers
+from deployments.views.lookup import check_may_operate
 
 
 @require_http_methods(["GET", "POST"])
 def queue_pause(request: HttpRequest, name: str) -> HttpResponse:
     """GET asks for the reason; POST pauses."""
-    views.must_operate(request)
+    check_may_operate(request)
     server = _server(name)
     if request.method == "GET":
         queued = Job.objects.filter(server=server, state=JobState.QUEUED).count()
@@ -40,7 +40,7 @@ def maintenance(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _changed(request: HttpRequest, server: Server, act: Callable[[Server, User], Server]) -> HttpResponse:
-    views.must_operate(request)
+    check_may_operate(request)
     try:
         act(server, request.user)  # type: ignore[arg-type]
     except ConsoleError as error:

@@ -13,10 +13,12 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from console.errors import Conflict, ConsoleError, Invalid, NotFound
 from console.middleware import wants_json
 from console.models import User
-from deployments import forms, kinds, views
+from deployments import forms, kinds
 from deployments.models import Batch
 from deployments.services import batch_page, batches, jobs
 from deployments.services.selection import FLEETS, Asked
+from deployments.views.job_changes import consequence
+from deployments.views.lookup import check_may_operate, is_part
 
 PAGE = 50
 
@@ -32,7 +34,7 @@ def batch_list(request: HttpRequest) -> HttpResponse:
     context = {"lines": batch_page.listed(found), "older": found[-1].pk if more else None, "before": before}
     if wants_json(request):
         return JsonResponse({"html": render_to_string("deployments/_batch_rows.html", context, request)})
-    part = views.is_part(request)
+    part = is_part(request)
     return render(request, "deployments/_batch_rows.html" if part else "deployments/batch_list.html", context)
 
 
@@ -42,17 +44,17 @@ def batch_detail(request: HttpRequest, pk: int) -> HttpResponse:
     context = batch_page.shown(_batch(pk), show if show in batch_page.SHOWS else "")
     if wants_json(request):
         return JsonResponse({"html": render_to_string("deployments/_batch_live.html", context, request)})
-    part = views.is_part(request)
+    part = is_part(request)
     return render(request, "deployments/_batch_live.html" if part else "deployments/batch_detail.html", context)
 
 
 @require_http_methods(["GET", "POST"])
 def batch_new(request: HttpRequest) -> HttpResponse:
     """The form beside whom and what it would hit; POST starts the batch where these are the servers that were seen."""
-    views.must_operate(request)
+    check_may_operate(request)
     given = request.POST if request.method == "POST" else request.GET
     kind = given.get("kind") or kinds.names()[0]
-    module = jobs.kind_module(kind)
+    module = jobs.find_kind(kind)
     params, problems = forms.read(module, given)
     asked, refusal, plan = batch_page.read_asked(given), None, batches.Plan()
     try:
@@ -78,9 +80,9 @@ def batch_new(request: HttpRequest) -> HttpResponse:
         "hit": hit,
         "fields": forms.fields(module, params, problems, None),
         "refusal": refusal,
-        **views.consequence(module, kind, params),
+        **consequence(module, kind, params),
     }
-    if views.is_part(request):
+    if is_part(request):
         return render(request, "deployments/_batch_consequence.html", context)
     context |= batch_page.choices()
     return render(request, "deployments/batch_new.html", context, status=refusal.status if refusal else 200)
@@ -122,7 +124,7 @@ def batch_retry(request: HttpRequest, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def batch_stop(request: HttpRequest, pk: int) -> HttpResponse:
     """GET asks whether it is meant; POST stops."""
-    views.must_operate(request)
+    check_may_operate(request)
     if request.method == "GET":
         return render(request, "deployments/batch_stop.html", batch_page.shown(_batch(pk)))
     cancel = bool(request.POST.get("cancel_running"))
@@ -130,7 +132,7 @@ def batch_stop(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _changed(request: HttpRequest, pk: int, act: Callable[[Batch, User], Batch]) -> HttpResponse:
-    views.must_operate(request)
+    check_may_operate(request)
     try:
         act(_batch(pk), _user(request))
     except ConsoleError as error:

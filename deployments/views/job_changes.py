@@ -1,0 +1,117 @@
+"""What an operator does to jobs: queue, cancel, retry."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST
+
+from console.errors import ConsoleError, Invalid, NotFound
+from deployments import forms, kinds
+from deployments.models import Job, Server
+from deployments.services import job_page, jobs, waiting
+from deployments.steps import BadParams, read_params
+from deployments.views.lookup import check_may_operate, find_job, is_part
+
+
+@require_http_methods(["GET", "POST"])
+def job_cancel(request: HttpRequest, pk: int) -> HttpResponse:
+    """GET asks whether it is meant, naming what is hit; POST cancels."""
+    check_may_operate(request)
+    job = find_job(pk)
+    if request.method == "GET" and not job.is_ended:
+        return render(request, "deployments/job_cancel.html", {"job": job})
+    return _changed(request, job, lambda: jobs.cancel_job(job, by=request.user))  # type: ignore[arg-type]
+
+
+@require_POST
+def job_retry(request: HttpRequest, pk: int) -> HttpResponse:
+    check_may_operate(request)
+    job = find_job(pk)
+    return _changed(request, job, lambda: jobs.retry_job(job, by=request.user))  # type: ignore[arg-type]
+
+
+def _changed(request: HttpRequest, job: Job, change: Callable[[], object]) -> HttpResponse:
+    """Do it and show the job; a refusal stands above it in words."""
+    try:
+        change()
+    except ConsoleError as error:
+        messages.error(request, f"{error.what} {error.do}")
+    return redirect("deployments:job-detail", pk=job.pk)
+
+
+@require_http_methods(["GET", "POST"])
+def job_new(request: HttpRequest) -> HttpResponse:
+    """The form of a kind beside what it will do; POST queues the job."""
+    check_may_operate(request)
+    given = request.POST if request.method == "POST" else _prefilled(request.GET)
+    kind = given.get("kind") or kinds.names()[0]
+    module = jobs.find_kind(kind)
+    params, problems = forms.read(module, given)
+    server = Server.objects.filter(name=given.get("server", "")).first()
+    refusal: ConsoleError | None = None
+    wait = forms.FULL not in given or "wait" in given
+    if request.method == "POST":
+        try:
+            return redirect("deployments:job-detail", pk=_queue(request, server, kind, params, problems, wait).pk)
+        except ConsoleError as error:
+            refusal = error
+    elif forms.FULL not in given:
+        problems = {}  # nobody has typed anything yet
+    context = {
+        "kind": kind,
+        "kinds": kinds.names(),
+        "given": given,
+        "server": server,
+        "fields": forms.fields(module, params, problems, server),
+        "refusal": refusal,
+        "wait": wait,
+        **consequence(module, kind, params),
+    }
+    context["found_wait"] = waiting.new(server, kind, context["locks"]) if server else None
+    if is_part(request):
+        return render(request, "deployments/_consequence.html", context)
+    context |= {"servers": Server.objects.order_by("simulated", "name").only("name", "simulated", "rack", "family")}
+    return render(request, "deployments/job_new.html", context, status=refusal.status if refusal else 200)
+
+
+def _queue(
+    request: HttpRequest, server: Server | None, kind: str, params: dict[str, Any], problems: dict[str, str], wait: bool
+) -> Job:
+    name = request.POST.get("server", "").strip()
+    if server is None:
+        what = _("No server is called “%(name)s”.") % {"name": name[:63]} if name else _("No server was chosen.")
+        raise NotFound(what, _("Choose one from the list."), code="unknown_server")
+    if problems:
+        raise Invalid(_("Some parameters do not fit."), _("Mend the marked fields, then queue the job again."))
+    ticket = request.POST.get("ticket", "").strip()
+    return jobs.queue_job(server, kind, params, by=request.user, ticket=ticket, wait=wait)  # type: ignore[arg-type]
+
+
+def _prefilled(query: QueryDict) -> QueryDict:
+    """The address' own values; with again=<job> those of an earlier job below them."""
+    if not (pk := query.get("again", "")).isdigit() or len(pk) > 18:
+        return query
+    job = find_job(int(pk))
+    filled = QueryDict(mutable=True)
+    filled.update({"server": job.server.name, "kind": job.kind, "ticket": job.ticket})
+    for name, value in job.params.items():
+        filled.setlist(
+            forms.PREFIX + name, value if isinstance(value, list) else ["" if value is False else str(value)]
+        )
+    return filled
+
+
+def consequence(module: ModuleType, kind: str, params: dict[str, Any]) -> dict[str, Any]:
+    """What these parameters would do: steps with their commands, locks, and how long it usually takes."""
+    usual = job_page.usual_total(kind)
+    try:
+        read = read_params(module.Params, params)
+    except BadParams:
+        return {"plan": None, "locks": [], "usual_s": usual}
+    plan = [(step, job_page.command_text(step.argv)) for step in module.steps(read)]
+    return {"plan": plan, "locks": module.locks(read), "usual_s": usual}

@@ -1,0 +1,56 @@
+"""The page of one job: its state, steps and report, and what the script of its log starts from."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+
+from console.templatetags.frame import texts_for_scripts
+from deployments import forms, kinds, page_texts
+from deployments.models import Attempt, Job
+from deployments.models.job import ENDED
+from deployments.services import job_page
+from deployments.templatetags.jobs import kind_title
+from deployments.views.lookup import find_attempt, find_job, is_part
+
+
+@require_GET
+def job_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    job = find_job(pk)
+    attempt, attempts = find_attempt(job, request.GET.get("attempt"))
+    context = {"job": job, "attempt": attempt, "attempts": attempts, **job_page.shown(job, attempt, attempts)}
+    context["rest_call"] = job_page.rest_call(job, request.build_absolute_uri("/").rstrip("/"))
+    for item in context["items"]:
+        item |= _applied_by(item.get("job"), job)
+    if is_part(request):
+        return render(request, "deployments/_job_live.html", context)
+    context |= {"log": _log_config(job, attempt, attempts), "log_complete": bool(attempt and attempt.done)}
+    context |= {"texts": texts_for_scripts(page_texts.JOB)}
+    return render(request, "deployments/job_detail.html", context)
+
+
+def _applied_by(remedy: dict[str, Any] | None, job: Job) -> dict[str, str]:
+    """The form of the job that applies a remedy, filled in; its kind came from a server and may be none of ours."""
+    if not remedy or remedy.get("kind") not in kinds.names():
+        return {"job": ""}
+    given = remedy.get("params")
+    params = given if isinstance(given, dict) else {}
+    query = QueryDict(mutable=True)
+    query.update({"server": job.server.name, "kind": str(remedy["kind"])})
+    for name, value in list(params.items())[:50]:
+        query.setlist(forms.PREFIX + str(name), [str(v) for v in value] if isinstance(value, list) else [str(value)])
+    return {"job_url": f"{reverse('deployments:job-new')}?{query.urlencode()}", "job_title": kind_title(remedy["kind"])}
+
+
+def _log_config(job: Job, attempt: Attempt | None, attempts: list[Attempt]) -> dict[str, Any]:
+    """What static/js/topics/job.js starts from."""
+    return {
+        "job": job.pk,
+        "attempt": attempt.pk if attempt else None,
+        "newest": attempt is None or attempt is attempts[-1],
+        "ended": bool(attempt and attempt.state in ENDED),
+        "lines": reverse("deployments:job-lines", args=[job.pk]),
+        "started": int(attempt.started_at.timestamp() * 1000) if attempt and attempt.started_at else None,
+    }

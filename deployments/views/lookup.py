@@ -1,0 +1,42 @@
+"""What the pages of jobs share: the row that an address names, what a script asks for, who may change things."""
+
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+
+from console.errors import NotFound
+from deployments.models import Attempt, Job
+from deployments.services import jobs
+
+
+def is_part(request: HttpRequest) -> bool:
+    """True when a script asks for the live part of a page alone."""
+    return request.headers.get("X-Part") == "1"
+
+
+def find_job(pk: int) -> Job:
+    """The job with server, requester and batch at hand. Raises NotFound."""
+    job = Job.objects.select_related("server", "requester", "batch").filter(pk=pk).first()
+    if job is None:
+        raise NotFound(_("There is no job #%(id)s.") % {"id": pk}, _("Look for it in the list of jobs."))
+    return job
+
+
+def find_attempt(job: Job, n: str | None) -> tuple[Attempt | None, list[Attempt]]:
+    """The attempt that the address names by number or id, else the newest (None before the first); and all of them.
+
+    Raises NotFound.
+    """
+    every = list(job.attempts.prefetch_related("steps"))
+    if not n:
+        return (every[-1] if every else None), every
+    chosen = next((attempt for attempt in every if n in (str(attempt.n), attempt.pk)), None)
+    if chosen is None:
+        raise NotFound(
+            _("Job #%(id)s has no attempt %(n)s.") % {"id": job.pk, "n": n[:40]}, _("Open the job without an attempt.")
+        )
+    return chosen, every
+
+
+def check_may_operate(request: HttpRequest) -> None:
+    """Raises NotAllowed before a form is shown whose sending the service would refuse."""
+    jobs.check_may_operate(request.user)  # type: ignore[arg-type]
