@@ -1,14 +1,17 @@
 """The pages and answers for an address that is not there, a call that is refused, and our own mistakes."""
 
+import sys
+
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 
 from console.answers import Answer
 from console.errors import ConsoleError, NotAllowed, NotFound
-from console.middleware import wants_json
+from console.middleware import database_away, wants_json
 
 
 def answer(request: HttpRequest, error: ConsoleError) -> HttpResponse:
@@ -55,10 +58,14 @@ def csrf_failed(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 def our_mistake(request: HttpRequest) -> HttpResponse:
     """The last resort: its template reads no database and no session."""
-    what, do = (
+    error = ConsoleError(
         _("The console made a mistake while it answered."),
         _("Try again; if it stays so, look at var/log/web.log."),
+        code="our_mistake",
+        status=500,
     )
+    if isinstance(sys.exc_info()[1], OperationalError):  # while it looked up who asks: no view was reached
+        error = database_away()
     if wants_json(request):
-        return Answer({"error": {"code": "our_mistake", "what": what, "do": do}}, status=500)
-    return render(None, "500.html", {"what": what, "do": do}, status=500)
+        return Answer(error.as_json(), status=error.status)
+    return render(None, "500.html", {"what": error.what, "do": error.do}, status=error.status)

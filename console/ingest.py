@@ -259,6 +259,7 @@ class Ingest:
         if monotonic - self._reading_since > settings.OFFLINE_AFTER_S:
             reaper.mark_lost(self.telemetry.silent_since(monotonic - settings.OFFLINE_AFTER_S))
         reaper.resend(timezone.now())
+        reaper.resend_cancels(timezone.now())
         jobs.release(waiting.servers_with_room())
         batches.advance_all(batches.under_way())
 

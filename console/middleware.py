@@ -1,10 +1,12 @@
 """Headers and errors that hold for every page."""
 
+import logging
 import zlib
 from collections.abc import Callable
 from typing import Any
 
 from django.contrib.auth.middleware import LoginRequiredMiddleware
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -12,7 +14,9 @@ from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext as _
 
 from console.answers import Answer
-from console.errors import ConsoleError, Invalid
+from console.errors import ConsoleError, Invalid, Unavailable
+
+log = logging.getLogger(__name__)
 
 Handler = Callable[[HttpRequest], HttpResponse]
 
@@ -115,7 +119,18 @@ class ErrorsInWords:
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if isinstance(exception, OperationalError):
+            log.warning("%s %s: the database does not answer: %s", request.method, request.path, exception)
+            exception = database_away()
         return in_words(request, exception) if isinstance(exception, ConsoleError) else None
+
+
+def database_away() -> ConsoleError:
+    """What is said when the database is away, or did not get to us within its time; nothing was written then."""
+    return Unavailable(
+        _("The database is busy or does not answer, so nothing was changed."),
+        _("Try again in a moment; /readyz tells how it is."),
+    )
 
 
 def in_words(request: HttpRequest, error: ConsoleError) -> HttpResponse:

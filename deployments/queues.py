@@ -64,7 +64,11 @@ def push_cancel(attempt: Attempt) -> None:
         "not_after": int(time.time()) + settings.JOB_VALID_S,
         "nonce": nonce,
     }
-    _enqueue(attempt.job.server, f"c-{attempt.pk}-{nonce}", body, ttl_s=settings.JOB_VALID_S)
+    _enqueue(attempt.job.server, _cancel_id(attempt), body, ttl_s=settings.JOB_VALID_S)
+
+
+def _cancel_id(attempt: Attempt) -> str:
+    return f"c-{attempt.pk}"
 
 
 def _enqueue(server: Server, rq_id: str, body: dict[str, Any], *, ttl_s: int) -> None:
@@ -83,12 +87,19 @@ def _enqueue(server: Server, rq_id: str, body: dict[str, Any], *, ttl_s: int) ->
 
 
 def is_waiting(attempt: Attempt) -> bool:
-    """True while the dispatch stands in the server's queue or in its worker's hand.
+    """True while the dispatch stands in the server's queue or in its worker's hand."""
+    return _stands(attempt, attempt.pk)
 
-    Asked of Redis by name: the lists are the server's own, and may be as long and as odd as it likes.
-    """
+
+def cancel_is_waiting(attempt: Attempt) -> bool:
+    """The same of its cancel."""
+    return _stands(attempt, _cancel_id(attempt))
+
+
+def _stands(attempt: Attempt, rq_id: str) -> bool:
+    """Asked of Redis by name: the lists are the server's own, and may be as long and as odd as it likes."""
     waiting = queue(attempt.job.server_id)
-    return any(client().lpos(key, attempt.pk) is not None for key in (waiting.key, waiting.intermediate_queue_key))
+    return any(client().lpos(key, rq_id) is not None for key in (waiting.key, waiting.intermediate_queue_key))
 
 
 def withdraw(attempt: Attempt) -> bool:

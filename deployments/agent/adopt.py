@@ -15,6 +15,7 @@ from deployments.agent.config import Config
 from deployments.steps import Text
 
 RUNNER = (sys.executable, "-m", "deployments.agent.runner")
+MAX_RUNNERS = 32  # at once: hundreds of jobs in one moment must not take the server's memory and cores
 MAX_TRIES = 3
 TRY_AGAIN_S = 5.0
 LEFT_OVER_S = 2.0
@@ -57,19 +58,24 @@ class Adopter:
         self.children = [child for child in self.children if child.poll() is None]
         found = spool.folders(self.config.attempts)
         self.finished &= {folder.name for folder in found}
-        return [folder.name for folder in found if folder.name not in self.finished and self._look(folder)]
+        looks = {folder: self._look(folder) for folder in found if folder.name not in self.finished}
+        living = [folder.name for folder, look in looks.items() if look == "lives"]
+        waiting = sorted((folder for folder, look in looks.items() if look == "waits"), key=_turn)
+        room = max(0, MAX_RUNNERS - len(living))
+        return living + [folder.name for folder in waiting[:room] if self._start(folder)]
 
-    def _look(self, folder: Path) -> bool:
+    def _look(self, folder: Path) -> str:
+        """Whether it "lives", "waits" for its runner, or "" when nothing is left to do."""
         if (folder / "shipped").exists() or spool.has_ended(folder):
             self.finished.add(folder.name)
             self.tries.pop(folder.name, None)
-            return False
+            return ""
         if spool.is_alive(folder):
-            return True
+            return "lives"
         if spool.runner_identity(folder) is None and not (folder / "lines").exists():
-            return self._start(folder)
+            return "waits"
         bury(folder, DIED)
-        return False
+        return ""
 
     def _start(self, folder: Path) -> bool:
         tries = self.tries.setdefault(folder.name, Tries())
@@ -83,6 +89,12 @@ class Adopter:
         tries.at = now
         self.children.append(spawn(folder, self.config, self.runner))
         return True
+
+
+def _turn(folder: Path) -> tuple[bool, int, int]:
+    """Cancelled ones first, which end at once, then by job and attempt: the 42 and 2 of `a42-2-0f3c5a7e`."""
+    job, n = folder.name[1:].split("-")[:2]
+    return not (folder / "cancel").exists(), int(job), int(n)
 
 
 def spawn(folder: Path, config: Config, runner: Sequence[str] = RUNNER) -> "subprocess.Popen[bytes]":

@@ -46,11 +46,17 @@ class Server(models.Model):
         return self.name
 
     @property
+    def is_silent(self) -> bool:
+        """True when nothing was heard for SILENT_AFTER_S, or ever: it takes a job later, if it comes back."""
+        return self._unheard_for(settings.SILENT_AFTER_S)
+
+    @property
     def is_offline(self) -> bool:
         """True when nothing was heard for OFFLINE_AFTER_S, or ever."""
-        if self.last_seen_at is None:
-            return True
-        return timezone.now() - self.last_seen_at > timedelta(seconds=settings.OFFLINE_AFTER_S)
+        return self._unheard_for(settings.OFFLINE_AFTER_S)
+
+    def _unheard_for(self, seconds: float) -> bool:
+        return self.last_seen_at is None or timezone.now() - self.last_seen_at > timedelta(seconds=seconds)
 
 
 class Npu(models.Model):

@@ -7,6 +7,7 @@ by ingest every five seconds.
 """
 
 import contextlib
+import logging
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 
 import redis
 from django.conf import settings
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.db.models import Count, Max
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -29,6 +30,8 @@ from deployments.models import Attempt, Batch, BatchState, Job, JobState, Server
 from deployments.models.job import ENDED
 from deployments.services import jobs, selection, waiting
 from deployments.steps import Text
+
+log = logging.getLogger(__name__)
 
 BROKEN = (JobState.FAILED, JobState.LOST)
 SETTLED = (*ENDED, JobState.LOST)
@@ -91,7 +94,7 @@ def start(
             for server in sorted(servers, key=lambda server: (placed[server.pk], server.name))
         )  # fmt: skip
         audit.record(by, "batch.started", batch, kind=kind, servers=len(servers))
-        transaction.on_commit(lambda: advance(batch.pk))
+        transaction.on_commit(lambda: _advance_soon(batch.pk))
     return batch
 
 
@@ -114,6 +117,14 @@ def _must_hit(servers: Sequence[Server], problems: Sequence[str]) -> None:
 def under_way() -> list[int]:
     """Ids of batches that may have to go on."""
     return list(Batch.objects.filter(state=BatchState.RUNNING).order_by("pk").values_list("pk", flat=True))
+
+
+def _advance_soon(pk: int) -> None:
+    """After a change was committed: a database that is too busy must not make the call fail; ingest does it then."""
+    try:
+        advance(pk)
+    except OperationalError as error:
+        log.warning("batch %s goes on later: %s", pk, error)
 
 
 def advance_all(ids: Iterable[int]) -> None:
@@ -282,7 +293,7 @@ def _changing(batch: Batch, by: User, verb: str, **details: Any) -> Iterator[Bat
         row.save()
         audit.record(by, verb, row, **details)
         transaction.on_commit(lambda: tell(row))
-        transaction.on_commit(lambda: advance(row.pk))
+        transaction.on_commit(lambda: _advance_soon(row.pk))
 
 
 def _must_be(batch: Batch, *states: BatchState) -> None:

@@ -78,7 +78,7 @@ def _queued(job: Job, reason: str, steps: Sequence[StepState]) -> Verdict:
     name = {"server": job.server.name}
     if wait := waiting.explain([job]).get(job.pk):
         return _waiting(job, wait)
-    if job.server.is_offline:
+    if job.server.is_silent:
         text = _("%(server)s is silent. It takes the job when it is back.") % name
         return Verdict(_("Waiting for %(server)s") % name, text, "warning", "state-queued")
     return Verdict(_("Waiting for %(server)s to take it") % name, "", "", "state-queued")

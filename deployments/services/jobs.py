@@ -11,7 +11,7 @@ from typing import Any
 
 import redis
 from django.conf import settings
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.db.models import Max
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -90,7 +90,7 @@ def cancel_job(job: Job, *, by: User) -> Job:
                 job, attempt, JobState.CANCELLED, Text("在服务器收到之前已取消", "Cancelled before the server saw it")
             )
         else:
-            transaction.on_commit(lambda: _ask_to_cancel(attempt))
+            transaction.on_commit(lambda: ask_to_cancel(attempt))
         transaction.on_commit(lambda: release([job.server_id]))
     tell(job)
     return job
@@ -128,11 +128,18 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
 
 
 def release(servers: Iterable[int]) -> int:
-    """Hand over the jobs that nothing holds back any more on these servers (ids); how many."""
+    """Hand over the jobs that nothing holds back any more on these servers (ids); how many.
+
+    Called after the commit of what made room, so a database that is too busy fails nobody: ingest does it later.
+    """
     released = 0
     for pk in servers:
-        with transaction.atomic():
-            free = waiting.take_free(pk)
+        try:
+            with transaction.atomic():
+                free = waiting.take_free(pk)
+        except OperationalError as error:
+            log.warning("waiting jobs of server %s wait for the database: %s", pk, error)
+            continue
         for attempt in free:
             hand_over(attempt)
         released += len(free)
@@ -152,19 +159,23 @@ def hand_over(attempt: Attempt) -> bool:
     """Push the attempt's dispatch. False when Redis is away: the row stays unpushed and is pushed again later.
 
     The row says "pushed" before it is, so that who cancels in this very moment asks the server, which then refuses
-    what comes after. A death in between is what the reaper sends again. False too for what was ended meanwhile.
+    what comes after; what was ended before is not pushed. The job's row has been committed, so a database that is too
+    busy must not make the call fail: it would be repeated, and the job with it. Ingest pushes what got lost so.
     """
     before = (attempt.pushed_at, attempt.pushes)
     attempt.pushed_at, attempt.pushes = timezone.now(), attempt.pushes + 1
     row = Attempt.objects.filter(pk=attempt.pk, state=JobState.QUEUED)
-    if not row.update(pushed_at=attempt.pushed_at, pushes=attempt.pushes):
-        return False
     try:
-        queues.push(attempt)
-    except redis.RedisError as error:
-        attempt.pushed_at, attempt.pushes = before
-        row.update(pushed_at=attempt.pushed_at, pushes=attempt.pushes)
-        log.warning("dispatch of %s waits for Redis: %s", attempt.pk, error)
+        if not row.update(pushed_at=attempt.pushed_at, pushes=attempt.pushes):
+            return False
+        try:
+            queues.push(attempt)
+        except redis.RedisError:
+            attempt.pushed_at, attempt.pushes = before
+            row.update(pushed_at=attempt.pushed_at, pushes=attempt.pushes)
+            raise
+    except (redis.RedisError, OperationalError) as error:
+        log.warning("dispatch of %s waits: %s", attempt.pk, error)
         return False
     tell(attempt.job)
     return True
@@ -301,8 +312,11 @@ def _never_left(attempt: Attempt) -> bool:
         return False
 
 
-def _ask_to_cancel(attempt: Attempt) -> None:
+def ask_to_cancel(attempt: Attempt) -> bool:
+    """Push the attempt's cancel. False when Redis is away: it is pushed again until an event answers it."""
     try:
         queues.push_cancel(attempt)
     except redis.RedisError as error:
         log.warning("cancel of %s waits for Redis: %s", attempt.pk, error)
+        return False
+    return True

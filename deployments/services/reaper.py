@@ -1,6 +1,6 @@
 """What time does to jobs: silence makes them lost, a beat brings them back, an unseen dispatch is sent again."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 import redis
@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from deployments import queues
 from deployments.models import Attempt, Job, JobState
+from deployments.models.job import UNDER_WAY
 from deployments.services import jobs, waiting
 from deployments.steps import Text
 
@@ -63,29 +64,33 @@ def resend(now: datetime) -> int:
     unseen = unseen.select_related("job__server", "job__requester")
     for attempt in unseen.filter(job__not_after__lt=now)[:AT_ONCE]:
         expire(attempt)
-    # Somebody cancelled it while Redis was away, so neither the job nor the cancel has got there.
-    for attempt in unseen.filter(pushed_at=None, job__cancel_requested_at__isnull=False)[:AT_ONCE]:
-        _end(attempt, JobState.CANCELLED, Text("在服务器收到之前已取消", "Cancelled before the server saw it"))
     # Some of each server, the never pushed first: a server with a long queue does not keep others from theirs.
     order = F("pushed_at").asc(nulls_first=True)
     place = Window(RowNumber(), partition_by="job__server_id", order_by=order)
     some = unseen.filter(job__not_after__gte=now).annotate(place=place).filter(place__lte=OF_ONE_SERVER)
     due = (attempt for attempt in some.order_by(order)[:AT_ONCE] if _is_due(attempt, now))
-    return sum(jobs.hand_over(attempt) for attempt in due if not _stands(attempt))
+    return sum(jobs.hand_over(attempt) for attempt in due if not _stands(attempt, queues.is_waiting))
+
+
+def resend_cancels(now: datetime) -> int:
+    """Ask again for each cancel that no event has answered and that stands in no list of the server."""
+    asked = Attempt.objects.filter(
+        job__state__in=UNDER_WAY,
+        job__cancel_requested_at__lt=now - timedelta(seconds=RESEND_FIRST_S),
+        rung="",
+        done=False,
+    )
+    heard = (attempt for attempt in asked.select_related("job__server")[:AT_ONCE] if not attempt.job.server.is_offline)
+    return sum(jobs.ask_to_cancel(attempt) for attempt in heard if not _stands(attempt, queues.cancel_is_waiting))
 
 
 def expire(attempt: Attempt) -> None:
     """A job that no server took within its time has failed."""
-    _end(
-        attempt, JobState.FAILED, Text("在有效期内没有服务器接收", "No server took it within the time it was valid for")
-    )
-
-
-def _end(attempt: Attempt, state: JobState, reason: Text) -> None:
+    reason = Text("在有效期内没有服务器接收", "No server took it within the time it was valid for")
     with transaction.atomic():
         job = Job.objects.select_for_update().get(pk=attempt.job_id)
         if job.state == JobState.QUEUED:
-            jobs.end_here(job, attempt, state, reason)
+            jobs.end_here(job, attempt, JobState.FAILED, reason)
     jobs.tell(Job.objects.select_related("server", "requester").get(pk=attempt.job_id))
 
 
@@ -99,8 +104,8 @@ def _is_due(attempt: Attempt, now: datetime) -> bool:
     return now - attempt.pushed_at > timedelta(seconds=wait)
 
 
-def _stands(attempt: Attempt) -> bool:
+def _stands(attempt: Attempt, where: Callable[[Attempt], bool]) -> bool:
     try:
-        return queues.is_waiting(attempt)
+        return where(attempt)
     except redis.RedisError:
         return True  # unknown: look again later

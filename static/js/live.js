@@ -25,7 +25,7 @@ const WHY = {
 };
 
 const entries = new Set();
-const poller = new Poller(entries, (problem) => tell(problem ? "stalled" : "polling", t(WHY[problem || "blocked"])));
+const poller = new Poller(entries, polled);
 let socket = null, timer = 0, failures = 0, heard = 0, now = { state: "", since: 0, reason: "" };
 
 export function subscribe(topic, handlers) {
@@ -107,6 +107,12 @@ function closed(event, answered) {
 function fallBack() {
   poller.start();
   tell([...entries].some((entry) => entry.poll) ? "polling" : "stalled", t(WHY.blocked));
+}
+
+function polled(problem) {
+  const wasAway = now.reason === t(WHY.unreachable);
+  tell(problem ? "stalled" : "polling", t(WHY[problem || "blocked"]));
+  if (wasAway && !problem && !socket) connect();  // no proxy was in the way: the console is back
 }
 
 // Jittered, so that a restarted console is not asked by every page in the same moment.

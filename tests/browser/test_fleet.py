@@ -169,6 +169,17 @@ def test_the_page_works_without_websockets(console, quiet_pages):
     expect(row(page, "kp-01").locator("[data-field=aicore]")).to_have_text("13", timeout=8000)
 
 
+def test_a_console_that_was_away_is_live_again_within_seconds(quiet_pages):
+    away = [True]
+    page = quiet_pages.open("/login/")
+    page.route_web_socket("**/ws/", lambda socket: socket.close() if away else socket.connect_to_server())
+    page.route("**/fleet.json", lambda route: route.abort() if away else route.continue_())
+    page.goto("/")
+    expect(page.locator("#live-chip")).to_have_attribute("title", re.compile("does not answer"), timeout=15000)
+    away.clear()
+    expect(page.locator("#live-chip")).to_have_text("live", timeout=8000)  # not after the 30 s between two tries
+
+
 @pytest.fixture
 def crowd(console):
     console.many(count=70, prefix="wall-")

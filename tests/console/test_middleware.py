@@ -1,6 +1,9 @@
 import gzip
 
 import pytest
+from django.db import OperationalError
+
+from console.models import ApiToken
 
 pytestmark = pytest.mark.django_db
 
@@ -31,3 +34,29 @@ def test_a_page_that_takes_no_such_method_says_so(client, operator):
     client.force_login(operator)
     answer = client.get("/jobs/1/retry", headers={"Accept-Language": "en"})
     assert answer.status_code == 405 and answer.headers["Allow"] == "POST" and b"does not take GET" in answer.content
+
+
+@pytest.mark.parametrize("address", ["/jobs/", "/api/v1/jobs"])
+def test_a_busy_database_is_answered_in_words(client, viewer, monkeypatch, address):
+    def locked(*_, **__):
+        raise OperationalError("database is locked")
+
+    client.force_login(viewer)
+    client.raise_request_exception = False
+    headers = {"Accept-Language": "en", "Authorization": "Bearer " + ApiToken.make(viewer, "viewer")[1]}
+    monkeypatch.setattr("deployments.models.Job.objects.filter", locked)
+    monkeypatch.setattr("deployments.models.Job.objects.select_related", locked)
+    answer = client.get(address, headers=headers)
+    assert answer.status_code == 503 and b"database is busy" in answer.content
+
+
+def test_a_busy_database_is_answered_in_words_before_anybody_is_known(client, viewer, monkeypatch):
+    def locked(*_, **__):
+        raise OperationalError("database is locked")
+
+    client.force_login(viewer)
+    client.raise_request_exception = False
+    monkeypatch.setattr("django.contrib.auth.get_user", locked)
+    monkeypatch.setattr("django.contrib.auth.middleware.auth.get_user", locked)
+    answer = client.get("/jobs/", headers={"Accept-Language": "en"})
+    assert answer.status_code == 503 and b"database is busy" in answer.content

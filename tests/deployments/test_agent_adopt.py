@@ -54,6 +54,25 @@ def test_a_claim_gets_one_runner(server):
     assert adopter.finished == {folder.name}
 
 
+def test_many_claims_at_once_wait_their_turn_and_a_cancelled_one_does_not(server, monkeypatch):
+    monkeypatch.setattr(adopt, "MAX_RUNNERS", 2)
+    adopter = Adopter(server.config, RUNNER)
+    folders = [server.claim("import time; time.sleep(.3)", attempt=f"a{n}-1-00000001") for n in (9, 10, 11, 12)]
+    (folders[3] / "cancel").write_text("")
+    assert adopter.tick() == [folders[3].name, folders[0].name]
+    most = 0
+
+    def all_ended():
+        nonlocal most
+        adopter.tick()
+        most = max(most, sum(map(spool.is_alive, folders)))
+        return all(map(ended, folders))
+
+    until(all_ended)
+    assert most <= 2
+    assert [ended(folder)["state"] for folder in folders] == ["succeeded"] * 3 + ["cancelled"]
+
+
 def test_a_pid_that_was_given_out_again_is_left_alone(server, stranger):
     now = processes.identity(stranger.pid)
     folder = dead_runner(server, now._replace(started=now.started - 5))

@@ -2,6 +2,9 @@ import json
 from datetime import timedelta
 
 import pytest
+import redis
+from django.db import OperationalError
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from console.errors import ConsoleError
@@ -159,6 +162,34 @@ def test_what_a_server_puts_into_its_own_queue_is_not_read(job, server, valkey, 
     valkey.client().delete(waiting.key)
     valkey.client().set(waiting.key, "not a list")
     assert reaper.resend(timezone.now() + timedelta(seconds=25)) == 0
+
+
+def test_a_cancel_that_found_no_redis_is_asked_again_until_an_event_answers(
+    job, server, operator, valkey, monkeypatch, django_capture_on_commit_callbacks
+):
+    attempt = job.attempts.get()
+    queues.withdraw(attempt)
+    Attempt.objects.update(state=JobState.RUNNING, started_at=timezone.now(), next_line=5)
+    Job.objects.update(state=JobState.RUNNING)
+    with monkeypatch.context() as away, django_capture_on_commit_callbacks(execute=True):
+        away.setattr(queues, "push_cancel", lambda attempt: (_ for _ in ()).throw(redis.ConnectionError("away")))
+        jobs.cancel_job(job, by=operator)
+    later = timezone.now() + timedelta(seconds=11)
+    assert reaper.resend_cancels(timezone.now()) == 0
+    assert reaper.resend_cancels(later) == 1 and queues.cancel_is_waiting(attempt)
+    assert reaper.resend_cancels(later) == 0, "it stands in the queue"
+    valkey.client().flushall()
+    Attempt.objects.update(rung="interrupt")
+    assert reaper.resend_cancels(later) == 0, "the server has answered"
+
+
+def test_a_database_too_busy_to_note_a_push_fails_no_call(server, operator, valkey, monkeypatch):
+    """The row is committed by then: who got an error would send the job a second time."""
+    made = Job.objects.create(server=server, kind="check", not_after=timezone.now() + timedelta(days=1))
+    attempt = Attempt.objects.create(pk=f"a{made.pk}-1-00000001", job=made, n=1)
+    monkeypatch.setattr(QuerySet, "update", lambda *_, **__: (_ for _ in ()).throw(OperationalError("locked")))
+    assert jobs.hand_over(attempt) is False
+    assert queues.is_waiting(attempt)
 
 
 def test_a_job_that_nobody_took_in_time_has_failed(job):

@@ -128,16 +128,6 @@ def test_a_cancel_between_the_decision_and_the_push_runs_nothing(server, hold, o
     assert agent.take() is None and state(job) == [("cancelled", False)]
 
 
-def test_a_cancel_while_redis_is_away_is_done_when_it_is_back(server, hold, operator, own_valkey, settings):
-    url, settings.REDIS_URL = settings.REDIS_URL, own_valkey.url
-    own_valkey.kill()
-    job = hold("a")
-    Job.objects.filter(pk=job.pk).update(cancel_requested_at=timezone.now())
-    settings.REDIS_URL = url
-    assert reaper.resend(timezone.now()) == 0
-    assert state(job) == [("cancelled", False)] and handed(server) == []
-
-
 def test_without_redis_what_is_free_is_handed_over_later(server, hold, own_valkey, settings):
     first, second = hold("a"), hold("a")
     finish_first = first.attempts.get()
