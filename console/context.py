@@ -32,7 +32,7 @@ PLACES = [
         "server",
         ("monitoring:server", "deployments:join", "deployments:server"),
     ),
-    ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job",)),
+    ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job", "deployments:batch")),
 ]
 
 # What the scripts of every page say; see static/js/texts.js.

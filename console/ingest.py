@@ -23,8 +23,8 @@ from django.utils import timezone
 
 from console import live, streams
 from deployments import ingest as jobs_ingest
-from deployments.models import Attempt, JobState, Server
-from deployments.services import jobs, reaper
+from deployments.models import Attempt, Job, JobState, Server
+from deployments.services import batches, jobs, reaper, waiting
 from monitoring.ingest import Messages, Telemetry
 
 log = logging.getLogger(__name__)
@@ -175,6 +175,12 @@ class Ingest:
             pipeline.hset(streams.acked(pk), attempt, json.dumps(place))
         pipeline.execute(raise_on_error=False)  # a full Redis refuses HSET; the server asks again by sending again
         self._publish(self._log_messages(stored))
+        self._after_ends([job for job in stored.jobs.values() if job.is_ended])
+
+    def _after_ends(self, ended: list[Job]) -> None:
+        """What waited for these jobs goes on; should we die before that, the next sweep does it."""
+        jobs.release({job.server_id for job in ended})
+        batches.advance_all({job.batch_id for job in ended if job.batch_id is not None})
 
     def _stored(self, batch: jobs_ingest.Batch) -> jobs_ingest.Stored:
         """The batch stored; should one server's entries break that, each server's alone, and theirs one by one."""
@@ -204,6 +210,7 @@ class Ingest:
             data = jobs.as_json(job)
             made.append(live.message(f"job:{job.pk}", "state", data, 0))
             made.append(live.message("jobs", "job", data, 0))
+        made += [live.message(f"batch:{pk}", "moved", {"id": pk}) for pk in stored.batches]
         return made
 
     def _read_telemetry(self, at: float) -> Messages:
@@ -253,6 +260,8 @@ class Ingest:
             reaper.mark_lost(self.telemetry.silent_since(monotonic - settings.OFFLINE_AFTER_S))
         reaper.resend(timezone.now())
         reaper.resend_cancels(timezone.now())
+        jobs.release(waiting.servers_with_room())
+        batches.advance_all(batches.under_way())
 
     def _publish(self, messages: Iterable[tuple[str, bytes]]) -> None:
         pipeline = self.redis.pipeline(transaction=False)

@@ -11,11 +11,14 @@ from pydantic import ConfigDict
 from console.answers import Answer
 from console.errors import NotFound
 from console.idempotency import answer_once
+from console.models import User
 from deployments import kinds
+from deployments.batch_api import router as batch_router
 from deployments.models import Attempt, Job, JobState, Server
-from deployments.services import jobs, logs
+from deployments.services import jobs, logs, waiting
 
 router = Router(tags=["jobs"])
+router.add_router("", batch_router)
 
 
 class NewJob(Schema):
@@ -25,6 +28,7 @@ class NewJob(Schema):
     server: str = Field(max_length=63, description="Name of the server")
     params: dict[str, Any] = Field(default_factory=dict, description="Parameters of the kind")
     ticket: str = Field(default="", max_length=100, description="Number of the ticket that asked for it")
+    wait: bool = Field(default=True, description="false: refuse the job where it would have to wait for another")
 
 
 class JobFilter(Schema):
@@ -51,7 +55,8 @@ def create(request: HttpRequest, new: NewJob) -> HttpResponse:
                 _("GET /api/v1/servers lists the names."),
                 code="unknown_server",
             )
-        job = jobs.queue_job(server, new.kind, new.params, by=request.user, ticket=new.ticket)  # type: ignore[arg-type]
+        by: User = request.user  # type: ignore[assignment]
+        job = jobs.queue_job(server, new.kind, new.params, by=by, ticket=new.ticket, wait=new.wait)
         return 201, jobs.as_json(job)
 
     status, body = answer_once(request, make)
@@ -66,7 +71,8 @@ def list_jobs(request: HttpRequest, wanted: Query[JobFilter]) -> HttpResponse:
         found = found.filter(pk__lt=wanted.before)
     page = list(found[: wanted.limit])
     following = page[-1].pk if len(page) == wanted.limit else None
-    return Answer({"jobs": [jobs.as_json(job) for job in page], "before": following})
+    waits = waiting.explain(page)
+    return Answer({"jobs": [jobs.as_json(job, waits.get(job.pk)) for job in page], "before": following})
 
 
 @router.get("/jobs/{int:job_id}", summary="One job with its steps and report")

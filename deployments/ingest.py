@@ -48,6 +48,7 @@ class Stored:
     acked: dict[tuple[int, str], list[int | bool]] = field(default_factory=dict)
     chunks: list[tuple[int, Chunk]] = field(default_factory=list)  # (job id, chunk)
     jobs: dict[int, Job] = field(default_factory=dict)
+    batches: set[int] = field(default_factory=set)  # in which something has moved
     lines: int = 0
 
     def add(self, other: "Stored") -> None:
@@ -148,7 +149,7 @@ def _save(done: Stored, attempts: Iterable[Attempt]) -> None:
         if getattr(attempt, "touched", False):
             attempt.save()
     for job in done.jobs.values():
-        job.save(update_fields=["state", "reason", "started_at", "ended_at"])
+        job.save(update_fields=["state", "reason", "started_at", "ended_at", "waiting"])
 
 
 def events(chunk: Chunk) -> Iterator[tuple[int, datetime, dict[str, Any]]]:
@@ -172,6 +173,8 @@ def fold(attempt: Attempt, line: int, at: datetime, event: dict[str, Any], done:
     if act is None:
         return
     act(attempt, line, at, event)
+    if attempt.job.batch_id is not None:
+        done.batches.add(attempt.job.batch_id)
     if event["e"] in ("started", "ended", "cancelling"):
         _fold_job(attempt, event, done)
 
@@ -184,6 +187,7 @@ def _fold_job(attempt: Attempt, event: dict[str, Any], done: Stored) -> None:
     job.state = attempt.state
     job.started_at = attempt.started_at
     job.ended_at = attempt.ended_at
+    job.waiting = False  # its server has it
     job.reason = _pair(event.get("reason")) if event["e"] == "ended" else None
     done.jobs[job.pk] = job
 

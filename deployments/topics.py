@@ -1,4 +1,7 @@
-"""Topics of jobs: `jobs` tells every change of state, `job:<id>` one job's state and log."""
+"""Topics of jobs: `jobs` tells every change of state, `job:<id>` one job's state and log.
+
+`batches` and `batch:<id>` only say that something has moved ("moved": {id}); the page asks for it anew.
+"""
 
 import re
 from collections.abc import Sequence
@@ -7,8 +10,8 @@ from django.utils.translation import gettext as _
 
 from console.errors import NotFound
 from console.live import Present, Told, Topic, viewer
-from console.message import newest_of_each
-from deployments.models import Attempt, Job
+from console.message import newest, newest_of_each
+from deployments.models import Attempt, Batch, Job
 from deployments.services import logs
 from deployments.services.jobs import as_json
 
@@ -46,7 +49,20 @@ def history(match: re.Match[str], attempt: str, after: int) -> Sequence[Told]:
     return [Told("behind", {"attempt": attempt, "first": after + 1, "total": total}, total)]
 
 
+def present_batch(match: re.Match[str]) -> Present:
+    """Raises NotFound; the page has drawn what is there."""
+    if not Batch.objects.filter(pk=int(match["id"])).exists():
+        raise NotFound(
+            _("There is no batch #%(id)s.") % {"id": match["id"]},
+            _("Open the list of batches and choose one."),
+            code="no_such_batch",
+        )
+    return Present()
+
+
 TOPICS = [
+    Topic(r"batches", viewer, conflate=newest),
+    Topic(r"batch:(?P<id>[1-9]\d{0,17})", viewer, present_batch, conflate=newest),
     Topic(r"jobs", viewer, conflate=newest_of_each("id")),
     Topic(r"job:(?P<id>[1-9]\d{0,17})", viewer, present, history=history),
 ]

@@ -1,6 +1,14 @@
 from django.urls import path
 
-from deployments.views import job_changes, job_detail, job_list, job_log, joining
+from deployments.views import (
+    batch_pages,
+    job_changes,
+    job_detail,
+    job_list,
+    job_log,
+    joining,
+    server_switches,
+)
 
 app_name = "deployments"
 urlpatterns = [
@@ -26,4 +34,14 @@ urlpatterns = [
     path("join/<str:token>/config", joining.config, name="join-config"),
     path("join/<str:token>/state", joining.state, name="join-state"),
     path("join/<str:token>/problem", joining.problem, name="join-problem"),
+    path("batches/", batch_pages.batch_list, name="batch-list"),
+    path("batches/new", batch_pages.batch_new, name="batch-new"),
+    path("batches/<int:pk>/", batch_pages.batch_detail, name="batch-detail"),
+    path("batches/<int:pk>/pause", batch_pages.batch_pause, name="batch-pause"),
+    path("batches/<int:pk>/resume", batch_pages.batch_resume, name="batch-resume"),
+    path("batches/<int:pk>/stop", batch_pages.batch_stop, name="batch-stop"),
+    path("batches/<int:pk>/retry", batch_pages.batch_retry, name="batch-retry"),
+    path("servers/<slug:name>/queue/pause", server_switches.queue_pause, name="server-queue-pause"),
+    path("servers/<slug:name>/queue/resume", server_switches.queue_resume, name="server-queue-resume"),
+    path("servers/<slug:name>/maintenance", server_switches.maintenance, name="server-maintenance"),
 ]

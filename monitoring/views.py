@@ -178,6 +178,7 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
         "driver": server_page.driver(server.facts, now),
         "offset": server_page.offset_words(server.clock_offset_s),
         "jobs": server.jobs.select_related("requester")[:JOBS_SHOWN],
+        "waiting_jobs": server.jobs.filter(state=JobState.QUEUED, waiting=True).count() if server.queue_paused else 0,
         "data": {"now": now, "at": time.time(), "sparks": server_page.sparks((row.at, row.data) for row in minutes)},
         "states": _looks(),
         "texts": texts_for_scripts(page_texts.SERVER),

@@ -21,7 +21,13 @@ class Server(models.Model):
     labels = models.JSONField(default=dict, blank=True)
     simulated = models.BooleanField(default=False)
     is_local = models.BooleanField(default=False)  # the machine that the console itself runs on
-    maintenance = models.BooleanField(default=False)
+    maintenance = models.BooleanField(default=False)  # of the jobs, only checks start
+    queue_paused = models.BooleanField(default=False)  # no job starts
+    queue_paused_reason = models.CharField(max_length=200, blank=True, default="")
+    queue_paused_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    queue_paused_at = models.DateTimeField(null=True, blank=True)
     key = models.CharField(max_length=64, default=new_key)  # HMAC key of this server's job payloads, hex
     redis_password = models.CharField(max_length=64, default=new_key)
     facts = models.JSONField(default=dict, blank=True)  # shape: `facts` of deployments/agent/sampler.py

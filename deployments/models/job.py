@@ -5,6 +5,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from deployments.models.batch import Batch
 from deployments.models.fleet import Server
 
 
@@ -32,6 +33,9 @@ class Job(models.Model):
     params = models.JSONField(default=dict)
     state = models.CharField(max_length=20, choices=JobState.choices, default=JobState.QUEUED)
     locks = models.JSONField(default=list)
+    waiting = models.BooleanField(default=False)  # queued, and not handed over: see services/waiting.py
+    batch = models.ForeignKey(Batch, null=True, blank=True, on_delete=models.SET_NULL, related_name="jobs")
+    wave = models.PositiveIntegerField(null=True, blank=True)  # of its batch; 0 is the canary
     requester = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="jobs")
     ticket = models.CharField(max_length=100, blank=True, default="")
     reason = models.JSONField(null=True, blank=True)

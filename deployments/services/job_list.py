@@ -13,6 +13,7 @@ from console.models import User
 from deployments import kinds
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import UNDER_WAY
+from deployments.services import waiting
 
 PAGE = 50
 FLEETS = ("real", "simulated")
@@ -118,15 +119,18 @@ def _text(q: str) -> Q:
 
 
 def _with_attempts(found: Page) -> Page:
-    """Puts the newest attempt on each job as `newest`, with the counts of its report as `counts`; one query."""
+    """Puts on each job its newest attempt as `newest`, the counts of the report as `counts` and what it waits for as
+    `wait`; two queries at most."""
     newest: dict[int, Attempt] = {}
     wanted = [job.pk for job in found.jobs]
+    waits = waiting.explain(found.jobs)
     for attempt in Attempt.objects.filter(job__in=wanted).order_by("n").only("job_id", "n", "report", "rung"):
         newest[attempt.job_id] = attempt
     for job in found.jobs:
         attempt_or_none = newest.get(job.pk)
         job.newest = attempt_or_none  # type: ignore[attr-defined]
         job.counts = verdict_counts(attempt_or_none.report if attempt_or_none else [])  # type: ignore[attr-defined]
+        job.wait = waits.get(job.pk)  # type: ignore[attr-defined]
     return found
 
 

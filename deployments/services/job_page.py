@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from deployments import kinds
 from deployments.models import Attempt, Job, JobState, Step
+from deployments.services import waiting
 from deployments.services.job_list import verdict_counts
 from deployments.services.job_verdict import verdict
 from deployments.steps import BadParams, Text, read_params
@@ -168,6 +169,7 @@ def shown(job: Job, attempt: Attempt | None, attempts: list[Attempt]) -> dict[st
         "counts": known,
         "counted": {"counts": known},
         "state": state,
+        "wait": waiting.explain([job]).get(job.pk) if newest else None,
         "rung": attempt.rung if attempt else "",
         "verdict": verdict(job, state, known, steps, newest=newest),
         "may_cancel": newest and not job.is_ended,

@@ -9,6 +9,7 @@ from django.utils.translation import ngettext
 
 from console.language import pick
 from deployments.models import Job, JobState
+from deployments.services import waiting
 from deployments.steps import Text
 
 
@@ -75,10 +76,29 @@ def _running(job: Job, reason: str, steps: Sequence[StepState]) -> Verdict:
 
 def _queued(job: Job, reason: str, steps: Sequence[StepState]) -> Verdict:
     name = {"server": job.server.name}
+    if wait := waiting.explain([job]).get(job.pk):
+        return _waiting(job, wait)
     if job.server.is_silent:
         text = _("%(server)s is silent. It takes the job when it is back.") % name
         return Verdict(_("Waiting for %(server)s") % name, text, "warning", "state-queued")
     return Verdict(_("Waiting for %(server)s to take it") % name, "", "", "state-queued")
+
+
+def _waiting(job: Job, wait: waiting.Wait) -> Verdict:
+    name = {"server": job.server.name}
+    place = _("Place %(n)s in the queue of %(server)s.") % {"n": wait.place, **name}
+    if wait.why == "paused":
+        row = job.server
+        words = [row.queue_paused_reason, row.queue_paused_by.username if row.queue_paused_by else ""]
+        told = " · ".join(word for word in words if word)
+        return Verdict(_("The queue of %(server)s is paused") % name, f"{told} {place}".strip(), "warning", "pause")
+    if wait.why == "maintenance":
+        return Verdict(_("%(server)s is in maintenance") % name, place, "info", "state-maintenance")
+    if wait.holder is None:
+        return Verdict(_("Starts on %(server)s in a moment") % name, "", "", "state-queued")
+    holder = {"id": wait.holder.pk, "kind": wait.holder.kind}
+    held = _("It holds %(lock)s.") % {"lock": wait.lock}
+    return Verdict(_("Waits for job #%(id)s (%(kind)s)") % holder, f"{held} {place}", "", "state-queued")
 
 
 def _rebooting(job: Job, reason: str, steps: Sequence[StepState]) -> Verdict:

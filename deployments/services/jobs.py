@@ -1,10 +1,10 @@
-"""What is done to jobs: queue, cancel, retry. State afterwards comes from the server's events."""
+"""What is done to jobs: queue, cancel, retry, release. State afterwards comes from the server's events."""
 
 import contextlib
 import json
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
@@ -22,25 +22,29 @@ from console.language import pick
 from console.models import User
 from deployments import kinds, queues
 from deployments.models import Attempt, Job, JobState, Server
-from deployments.models.job import ENDED, UNDER_WAY
+from deployments.models.job import ENDED
+from deployments.services import waiting
 from deployments.steps import BadParams, Text, read_params
 
 log = logging.getLogger(__name__)
 
 MAX_PARAMS_BYTES = 64 * 1024
+TOLD_AT_MOST = 50  # waiting jobs whose pages hear that their place has changed
 
 
-def queue_job(server: Server, kind: str, params: Mapping[str, Any], *, by: User, ticket: str = "") -> Job:
+def queue_job(
+    server: Server, kind: str, params: Mapping[str, Any], *, by: User, ticket: str = "", wait: bool = True
+) -> Job:
     """Queue one job on a server's own queue and return its row.
 
     The queue entry is written when the row commits, so an agent never holds a job that the console
     cannot show; where Redis is away just then, ingest pushes it later. Raises NotAllowed, NotFound
     for an unknown kind, Invalid for wrong parameters, Conflict for a server that was never heard or
-    is silent, or a lock that another job holds.
+    is silent. What has to wait (see services/waiting.py) waits, or with `wait=False` is a Conflict too.
     """
     check_may_operate(by)
     module = find_kind(kind)
-    read = _params(module, params)
+    read = checked_params(module, params)
     if server.is_offline:
         raise Conflict(
             _("%(server)s has been silent for %(seconds)s s or longer, so the job was not queued.")
@@ -51,16 +55,16 @@ def queue_job(server: Server, kind: str, params: Mapping[str, Any], *, by: User,
     locks = list(module.locks(read))
     with transaction.atomic():
         # The server's row is the mutex: two requests at once see each other's locks.
-        Server.objects.select_for_update().get(pk=server.pk)
-        _refuse_held(server, locks)
+        server = Server.objects.select_for_update().get(pk=server.pk)
+        must_wait = _must_wait(server, kind, locks, wait)
         now = timezone.now()
         job = Job.objects.create(
             server=server, kind=kind, params=dict(params), locks=locks, requester=by, ticket=ticket[:100],
-            created_at=now, not_after=now + timedelta(seconds=settings.JOB_VALID_S),
+            waiting=must_wait, created_at=now, not_after=now + timedelta(seconds=settings.JOB_VALID_S),
         )  # fmt: skip
         attempt = _new_attempt(job)
         audit.record(by, "job.queued", job, kind=kind, server=server.name)
-        transaction.on_commit(lambda: hand_over(attempt))
+        transaction.on_commit(lambda: tell(job) if must_wait else hand_over(attempt))
     return job
 
 
@@ -79,18 +83,21 @@ def cancel_job(job: Job, *, by: User) -> Job:
         job.cancel_requested_at = timezone.now()
         job.save(update_fields=["cancel_requested_at"])
         audit.record(by, "job.cancelled", job)
-        if attempt is None or _never_left(attempt):
+        if job.state == JobState.DRAFT:
+            end_here(job, None, JobState.CANCELLED, Text("在开始之前已取消", "Cancelled before it began"))
+        elif attempt is None or _never_left(attempt):
             end_here(
                 job, attempt, JobState.CANCELLED, Text("在服务器收到之前已取消", "Cancelled before the server saw it")
             )
         else:
             transaction.on_commit(lambda: ask_to_cancel(attempt))
+        transaction.on_commit(lambda: release([job.server_id]))
     tell(job)
     return job
 
 
-def retry_job(job: Job, *, by: User) -> Job:
-    """A new attempt of an ended job, with a log of its own."""
+def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
+    """A new attempt of an ended job, with a log of its own; it waits as `queue_job` does."""
     check_may_operate(by)
     with transaction.atomic():
         server = Server.objects.select_for_update().get(pk=job.server_id)
@@ -107,28 +114,66 @@ def retry_job(job: Job, *, by: User) -> Job:
                 _("Start the agent on %(server)s, then try again.") % {"server": server.name},
                 code="server_offline",
             )
-        _refuse_held(server, job.locks, apart_from=job)
+        job.waiting = _must_wait(server, job.kind, job.locks, wait, apart_from=job)
         job.state, job.reason = JobState.QUEUED, None
         job.started_at = job.ended_at = job.cancel_requested_at = None
         job.not_after = timezone.now() + timedelta(seconds=settings.JOB_VALID_S)
         job.save()
         attempt = _new_attempt(job)
         audit.record(by, "job.retried", job, attempt=attempt.n)
-        transaction.on_commit(lambda: hand_over(attempt))
+        if not job.waiting:
+            transaction.on_commit(lambda: hand_over(attempt))
     tell(job)
     return job
+
+
+def release(servers: Iterable[int]) -> int:
+    """Hand over the jobs that nothing holds back any more on these servers (ids); how many.
+
+    Called after the commit of what made room, so a database that is too busy fails nobody: ingest does it later.
+    """
+    released = 0
+    for pk in servers:
+        try:
+            with transaction.atomic():
+                free = waiting.take_free(pk)
+        except OperationalError as error:
+            log.warning("waiting jobs of server %s wait for the database: %s", pk, error)
+            continue
+        for attempt in free:
+            hand_over(attempt)
+        released += len(free)
+        if free:
+            _tell_waiting(pk)
+    return released
+
+
+def _tell_waiting(server_id: int) -> None:
+    """Those that still wait have another place now, or wait for another job."""
+    rows = Job.objects.filter(server=server_id, state=JobState.QUEUED, waiting=True).order_by("pk")
+    for job in rows.select_related("server", "requester")[:TOLD_AT_MOST]:
+        tell(job)
 
 
 def hand_over(attempt: Attempt) -> bool:
     """Push the attempt's dispatch. False when Redis is away: the row stays unpushed and is pushed again later.
 
-    The job's row has been committed, so a database that is too busy to note the push must not make the call fail:
-    it would be repeated, and the job with it. Ingest pushes what is not noted again, which a server answers "already".
+    The row says "pushed" before it is, so that who cancels in this very moment asks the server, which then refuses
+    what comes after; what was ended before is not pushed. The job's row has been committed, so a database that is too
+    busy must not make the call fail: it would be repeated, and the job with it. Ingest pushes what got lost so.
     """
+    before = (attempt.pushed_at, attempt.pushes)
+    attempt.pushed_at, attempt.pushes = timezone.now(), attempt.pushes + 1
+    row = Attempt.objects.filter(pk=attempt.pk, state=JobState.QUEUED)
     try:
-        queues.push(attempt)
-        attempt.pushed_at, attempt.pushes = timezone.now(), attempt.pushes + 1
-        Attempt.objects.filter(pk=attempt.pk).update(pushed_at=attempt.pushed_at, pushes=attempt.pushes)
+        if not row.update(pushed_at=attempt.pushed_at, pushes=attempt.pushes):
+            return False
+        try:
+            queues.push(attempt)
+        except redis.RedisError:
+            attempt.pushed_at, attempt.pushes = before
+            row.update(pushed_at=attempt.pushed_at, pushes=attempt.pushes)
+            raise
     except (redis.RedisError, OperationalError) as error:
         log.warning("dispatch of %s waits: %s", attempt.pk, error)
         return False
@@ -139,15 +184,19 @@ def hand_over(attempt: Attempt) -> bool:
 def end_here(job: Job, attempt: Attempt | None, state: JobState, reason: Text) -> None:
     """Write an end that the console itself decides, before any event of the server."""
     now = timezone.now()
-    job.state, job.reason, job.ended_at = state, list(reason), now
-    job.save(update_fields=["state", "reason", "ended_at"])
+    job.state, job.reason, job.ended_at, job.waiting = state, list(reason), now, False
+    job.save(update_fields=["state", "reason", "ended_at", "waiting"])
     if attempt is not None:
         attempt.state, attempt.ended_at = state, now
         attempt.save(update_fields=["state", "ended_at"])
 
 
-def as_json(job: Job) -> dict[str, Any]:
-    """A job as API, sockets and pages show it; needs `server` and `requester` at hand."""
+def as_json(job: Job, wait: waiting.Wait | None = None) -> dict[str, Any]:
+    """A job as API, sockets and pages show it; needs `server` and `requester` at hand.
+
+    `wait` is why it waits, where the caller has asked for many at once; else it is looked up.
+    """
+    wait = wait or waiting.explain([job]).get(job.pk)
     return {
         "id": job.pk,
         "kind": job.kind,
@@ -159,6 +208,8 @@ def as_json(job: Job) -> dict[str, Any]:
         "requester": job.requester.username if job.requester else None,
         "reason": pick(job.reason) or None,
         "reasons": job.reason,
+        "waiting": wait.as_json() if wait else None,
+        "batch": job.batch_id,
         "cancelling": bool(job.cancel_requested_at) and not job.is_ended,
         "created_at": _iso(job.created_at),
         "started_at": _iso(job.started_at),
@@ -199,7 +250,8 @@ def find_kind(kind: str) -> ModuleType:
         ) from None
 
 
-def _params(module: ModuleType, params: Mapping[str, Any]) -> Any:
+def checked_params(module: ModuleType, params: Mapping[str, Any]) -> Any:
+    """The kind's Params of JSON values. Raises Invalid in words."""
     if len(json.dumps(params)) > MAX_PARAMS_BYTES:
         raise Invalid(
             _("The parameters are longer than 64 kB."), _("Send only what the job kind asks for."), code="too_long"
@@ -215,19 +267,31 @@ def _params(module: ModuleType, params: Mapping[str, Any]) -> Any:
         ) from error
 
 
-def _refuse_held(server: Server, locks: list[str], *, apart_from: Job | None = None) -> None:
-    if not locks:
-        return
-    others = Job.objects.filter(server=server, state__in=UNDER_WAY).exclude(pk=apart_from.pk if apart_from else 0)
-    for other in others:
-        shared = sorted(set(locks) & set(other.locks))
-        if shared:
-            raise Conflict(
-                _("Job #%(id)s (%(kind)s) holds %(lock)s on %(server)s.")
-                % {"id": other.pk, "kind": other.kind, "lock": shared[0], "server": server.name},
-                _("Wait until it has ended, or cancel it."),
-                code="locked",
-            )
+def _must_wait(server: Server, kind: str, locks: Sequence[str], wait: bool, *, apart_from: Job | None = None) -> bool:
+    """Whether a new job would have to wait; raises Conflict where it would and nobody wants it to."""
+    others = waiting.on_servers([server.pk]).get(server.pk, [])
+    others = [job for job in others if apart_from is None or job.pk != apart_from.pk]
+    found = waiting.look(server, kind, locks, others)
+    if found is None or wait:
+        return found is not None
+    name = {"server": server.name}
+    if found.why == "paused":
+        raise Conflict(
+            _("The queue of %(server)s is paused.") % name, _("Resume it, or let the job wait."), code="queue_paused"
+        )
+    if found.why == "maintenance":
+        raise Conflict(
+            _("%(server)s is in maintenance: only checks start on it.") % name,
+            _("End the maintenance, or let the job wait."),
+            code="maintenance",
+        )
+    assert found.holder is not None
+    raise Conflict(
+        _("Job #%(id)s (%(kind)s) holds %(lock)s on %(server)s.")
+        % {"id": found.holder.pk, "kind": found.holder.kind, "lock": found.lock, **name},
+        _("Wait until it has ended, cancel it, or let the job wait."),
+        code="locked",
+    )
 
 
 def _new_attempt(job: Job) -> Attempt:

@@ -12,7 +12,7 @@ from django.utils import timezone
 from deployments import queues
 from deployments.models import Attempt, Job, JobState
 from deployments.models.job import UNDER_WAY
-from deployments.services import jobs
+from deployments.services import jobs, waiting
 from deployments.steps import Text
 
 RESEND_FIRST_S = 10
@@ -58,7 +58,9 @@ def bring_back(active: Mapping[int, Collection[str]]) -> list[Job]:
 
 def resend(now: datetime) -> int:
     """Push again what no event has confirmed, with back-off, and only where it stands in no list of the server."""
-    unseen = Attempt.objects.filter(state=JobState.QUEUED, started_at=None, next_line=1, job__state=JobState.QUEUED)
+    unseen = Attempt.objects.filter(
+        state=JobState.QUEUED, started_at=None, next_line=1, job__state=JobState.QUEUED, job__waiting=False
+    )
     unseen = unseen.select_related("job__server", "job__requester")
     for attempt in unseen.filter(job__not_after__lt=now)[:AT_ONCE]:
         expire(attempt)
@@ -94,7 +96,8 @@ def expire(attempt: Attempt) -> None:
 
 def _is_due(attempt: Attempt, now: datetime) -> bool:
     if attempt.pushed_at is None:
-        return True
+        # The server's queue may have been paused before the entry got there.
+        return not waiting.standstill(attempt.job.server, attempt.job.kind)
     if attempt.job.server.is_offline:
         return False
     wait = min(RESEND_MOST_S, RESEND_FIRST_S * 2 ** min(attempt.pushes, 10))

@@ -1,13 +1,14 @@
 """How jobs are shown: states as word, shape and colour; durations and moments; texts of kinds."""
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from django import template
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
+from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.language import pick
@@ -29,6 +30,8 @@ LOOKS = {
     "failed": ("critical", "state-failed"),
     "cancelled": ("", "state-cancelled"),
     "lost": ("stale", "state-stale"),
+    "paused": ("warning", "pause"),
+    "stopped": ("warning", "state-cancelled"),
     "skipped": ("", "state-cancelled"),
     "waiting": ("", "state-queued"),
     "ok": ("ok", "state-ok"),
@@ -37,6 +40,8 @@ LOOKS = {
 }
 WORDS: dict[str, Any] = {
     **{state.value: state.label for state in JobState},
+    "paused": _("Paused"),
+    "stopped": _("Stopped"),
     "skipped": _("Skipped"),
     "waiting": _("Waiting"),
     "ok": _("OK"),
@@ -56,6 +61,18 @@ def state(name: str, css: str = "state") -> SafeString:
     """A state as shape, colour and word; `css="chip"` draws it as a chip."""
     look, shape = LOOKS.get(name, UNKNOWN_LOOK)
     return format_html('<span class="{} {}">{}<span>{}</span></span>', css, look, icon(shape, ""), word(name))
+
+
+@register.simple_tag
+def state_cell(name: str) -> SafeString:
+    """A cell of a matrix: the shape, its word for who does not see it."""
+    return _state_cell(name, get_language() or "")
+
+
+@lru_cache(maxsize=64)
+def _state_cell(name: str, language: str) -> SafeString:
+    look, shape = LOOKS.get(name, UNKNOWN_LOOK)
+    return format_html('<td class="cell {}">{}</td>', look or name, icon(shape, "", word(name)))
 
 
 @register.simple_tag

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.errors import ConsoleError, Invalid, NotFound
 from deployments import forms, kinds
 from deployments.models import Job, Server
-from deployments.services import job_page, jobs
+from deployments.services import job_page, jobs, waiting
 from deployments.steps import BadParams, read_params
 from deployments.views.lookup import check_may_operate, find_job, is_part
 
@@ -54,9 +54,10 @@ def job_new(request: HttpRequest) -> HttpResponse:
     params, problems = forms.read(module, given)
     server = Server.objects.filter(name=given.get("server", "")).first()
     refusal: ConsoleError | None = None
+    wait = forms.FULL not in given or "wait" in given
     if request.method == "POST":
         try:
-            return redirect("deployments:job-detail", pk=_queue(request, server, kind, params, problems).pk)
+            return redirect("deployments:job-detail", pk=_queue(request, server, kind, params, problems, wait).pk)
         except ConsoleError as error:
             refusal = error
     elif forms.FULL not in given:
@@ -68,8 +69,10 @@ def job_new(request: HttpRequest) -> HttpResponse:
         "server": server,
         "fields": forms.fields(module, params, problems, server),
         "refusal": refusal,
-        **_consequence(module, kind, params),
+        "wait": wait,
+        **consequence(module, kind, params),
     }
+    context["found_wait"] = waiting.new(server, kind, context["locks"]) if server else None
     if is_part(request):
         return render(request, "deployments/_consequence.html", context)
     context |= {"servers": Server.objects.order_by("simulated", "name").only("name", "simulated", "rack", "family")}
@@ -77,7 +80,7 @@ def job_new(request: HttpRequest) -> HttpResponse:
 
 
 def _queue(
-    request: HttpRequest, server: Server | None, kind: str, params: dict[str, Any], problems: dict[str, str]
+    request: HttpRequest, server: Server | None, kind: str, params: dict[str, Any], problems: dict[str, str], wait: bool
 ) -> Job:
     name = request.POST.get("server", "").strip()
     if server is None:
@@ -86,7 +89,7 @@ def _queue(
     if problems:
         raise Invalid(_("Some parameters do not fit."), _("Mend the marked fields, then queue the job again."))
     ticket = request.POST.get("ticket", "").strip()
-    return jobs.queue_job(server, kind, params, by=request.user, ticket=ticket)  # type: ignore[arg-type]
+    return jobs.queue_job(server, kind, params, by=request.user, ticket=ticket, wait=wait)  # type: ignore[arg-type]
 
 
 def _prefilled(query: QueryDict) -> QueryDict:
@@ -103,7 +106,7 @@ def _prefilled(query: QueryDict) -> QueryDict:
     return filled
 
 
-def _consequence(module: ModuleType, kind: str, params: dict[str, Any]) -> dict[str, Any]:
+def consequence(module: ModuleType, kind: str, params: dict[str, Any]) -> dict[str, Any]:
     """What these parameters would do: steps with their commands, locks, and how long it usually takes."""
     usual = job_page.usual_total(kind)
     try:

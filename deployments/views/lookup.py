@@ -14,8 +14,8 @@ def is_part(request: HttpRequest) -> bool:
 
 
 def find_job(pk: int) -> Job:
-    """The job with server and requester at hand. Raises NotFound."""
-    job = Job.objects.select_related("server", "requester").filter(pk=pk).first()
+    """The job with server, requester and batch at hand. Raises NotFound."""
+    job = Job.objects.select_related("server", "requester", "batch").filter(pk=pk).first()
     if job is None:
         raise NotFound(_("There is no job #%(id)s.") % {"id": pk}, _("Look for it in the list of jobs."))
     return job

@@ -126,9 +126,10 @@ def forget():
     """No jobs, no lock-outs."""
     from axes.models import AccessAttempt
 
-    from deployments.models import Job
+    from deployments.models import Batch, Job
 
     AccessAttempt.objects.all().delete()
+    Batch.objects.all().delete()
     Job.objects.all().delete()
 
 
@@ -168,7 +169,27 @@ def remove(prefix):
     Server.objects.filter(name__startswith=prefix).delete()
 
 
-ALL = (user, server, job, jobs, send, stored, heard, rows, newest_job, forget, sample, many, remove)
+def batch(find, by="olga"):
+    """A batch of checks on the real servers that these words find."""
+    from console.models import User
+    from deployments.services import batches, selection
+
+    who = User.objects.get(username=by)
+    return batches.start("check", {}, selection.Asked(find=find), batches.Plan(), by=who).pk
+
+
+def newest_attempts(count):
+    """The newest attempts that no server has begun, at most `count`, oldest first."""
+    from deployments.models import Attempt
+
+    found = Attempt.objects.filter(started_at=None, state="queued").order_by("-job_id")
+    return list(found.values_list("pk", flat=True)[:count])[::-1]
+
+
+ALL = (
+    user, server, job, jobs, send, stored, heard, rows, newest_job, forget, sample, many, remove, batch,
+    newest_attempts,
+)  # fmt: skip
 CALLS = {one.__name__: one for one in ALL}
 
 

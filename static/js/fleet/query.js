@@ -15,6 +15,18 @@ export function queryOf(asked, changes = {}) {
   return wanted.length ? `?${new URLSearchParams(wanted)}` : "";
 }
 
+const NAMED_AT_MOST = 100;
+
+// What the form of a batch is opened with: filtered servers by name, else all real ones. The form says where real and
+// simulated ones would mix.
+export function batchQuery(servers, asked) {
+  const hit = asked.show || asked.find ? servers.filter((server) => matches(server, asked)) : [];
+  if (!hit.length || hit.length > NAMED_AT_MOST) return new URLSearchParams({ fleet: asked.fleet || "real", find: asked.find });
+  const sim = hit.filter((server) => server.sim).length;
+  const fleet = sim === 0 ? "real" : sim === hit.length ? "simulated" : "both";
+  return new URLSearchParams({ fleet, names: hit.map((server) => server.name).join(" ") });
+}
+
 export function matches(server, { fleet, show, find }) {
   if (fleet && server.sim !== (fleet === "simulated")) return false;
   if (show && !shows(server, show)) return false;

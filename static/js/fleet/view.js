@@ -2,7 +2,7 @@
 import { t } from "../texts.js";
 import { Heatmap } from "../heatmap.js";
 import { Fleet, METRICS } from "./model.js";
-import { readForm, queryOf, matches, arrange } from "./query.js";
+import { readForm, queryOf, batchQuery, matches, arrange } from "./query.js";
 import { Rows } from "./rows.js";
 import { Strips } from "./strips.js";
 import { Card } from "./card.js";
@@ -79,6 +79,8 @@ export class View {
 
   #links() {
     const csv = this.form.querySelector("[data-csv]"), other = this.form.querySelector("[data-view]");
+    const batch = this.form.querySelector("[data-batch]");
+    if (batch) batch.href = `${batch.pathname}?${batchQuery(this.fleet.servers, this.asked)}`;
     csv.href = csv.pathname + queryOf(this.asked, { view: "squares" });
     if (other) other.href = `/${queryOf(this.asked, { view: other.dataset.view })}`;
   }

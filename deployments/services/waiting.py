@@ -1,0 +1,153 @@
+"""Who waits for what: jobs whose locks another job holds, and jobs of a server whose queue stands still.
+
+Such a job is queued with `waiting` set and has no entry in its server's queue. Whatever may have made room (an end, a
+resumed queue) calls `jobs.release`, and ingest does so for every server every five seconds: no wake-up is lost. All
+of it happens under the lock on the server's row, so that two deciders see each other's jobs.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Q
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from deployments.models import Attempt, Job, JobState, Server
+from deployments.models.job import UNDER_WAY
+
+IN_MAINTENANCE = ("check",)  # kinds that start while a server is in maintenance
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Why a job waits. `why` is paused, maintenance or locks; `place` counts from 1 among those that wait for the
+    same; `holder` is who holds the lock, or who waits in front where the holder is gone just now."""
+
+    why: str
+    place: int
+    holder: Job | None
+    lock: str = ""
+
+    def words(self) -> str:
+        """In the reader's language: "waits for job #12 (quantize) · place 2"."""
+        if self.why == "paused":
+            told = _("waits: the queue is paused")
+        elif self.why == "maintenance":
+            told = _("waits: the server is in maintenance")
+        elif self.holder is None:
+            told = _("starts in a moment")
+        else:
+            told = _("waits for job #%(id)s (%(kind)s)") % {"id": self.holder.pk, "kind": self.holder.kind}
+        return f"{told} · " + _("place %(n)s") % {"n": self.place}
+
+    def as_json(self) -> dict[str, Any]:
+        holder = {"id": self.holder.pk, "kind": self.holder.kind} if self.holder else None
+        return {"why": self.why, "place": self.place, "holder": holder, "lock": self.lock, "text": self.words()}
+
+
+def standstill(server: Server, kind: str) -> str:
+    """Why no job of this kind starts on the server now: paused, maintenance or ''."""
+    if server.queue_paused:
+        return "paused"
+    return "maintenance" if server.maintenance and kind not in IN_MAINTENANCE else ""
+
+
+def on_servers(servers: Iterable[int]) -> dict[int, list[Job]]:
+    """{server id: jobs that hold locks or wait there, oldest first}. One query.
+
+    A lost job may still run, so it holds what it holds until it is cancelled, run again, or heard of.
+    """
+    lost = Q(state=JobState.LOST, cancel_requested_at=None)
+    rows = Job.objects.filter(Q(state__in=UNDER_WAY) | lost, server__in=set(servers)).order_by("pk")
+    found: dict[int, list[Job]] = {}
+    for job in rows.only("pk", "server_id", "kind", "locks", "state", "waiting"):
+        found.setdefault(job.server_id, []).append(job)
+    return found
+
+
+def look(server: Server, kind: str, locks: Sequence[str], others: Sequence[Job], pk: int | None = None) -> Wait | None:
+    """What job `pk` (None: one that is not queued yet) has to wait for among `others` of its server, or None."""
+    ahead = [job for job in others if job.pk != pk and (pk is None or not job.waiting or job.pk < pk)]
+    if why := standstill(server, kind):
+        return Wait(why, 1 + sum(job.waiting for job in ahead), None)
+    wanted = set(locks)
+    shared = [job for job in ahead if wanted & set(job.locks)]
+    if not shared:
+        return None
+    holder = min(shared, key=lambda job: (job.waiting, job.pk))
+    return Wait("locks", 1 + sum(job.waiting for job in shared), holder, min(wanted & set(holder.locks)))
+
+
+def new(server: Server, kind: str, locks: Sequence[str]) -> Wait | None:
+    """What a job that is queued now would have to wait for."""
+    return look(server, kind, locks, on_servers([server.pk]).get(server.pk, []))
+
+
+def explain(jobs: Iterable[Job]) -> dict[int, Wait]:
+    """{job id: why it waits} for those of the jobs that wait; `server` is at hand. One query, none where none waits."""
+    waiting = [job for job in jobs if job.waiting and job.state == JobState.QUEUED]
+    others = on_servers(job.server_id for job in waiting) if waiting else {}
+    told = {}
+    for job in waiting:
+        found = look(job.server, job.kind, job.locks, others.get(job.server_id, []), job.pk)
+        told[job.pk] = found or Wait("locks", 1, None)
+    return told
+
+
+def take_free(server_id: int) -> list[Attempt]:
+    """Mark what may start now on one server as handed over, in order of number; the attempts to push after the commit.
+
+    A job that stays keeps its locks from those behind it: nobody overtakes. Within a transaction of the caller.
+    """
+    server = Server.objects.select_for_update().get(pk=server_id)
+    free = free_of(server, on_servers([server_id]).get(server_id, []))
+    if not free:
+        return []
+    # The time it waited for others does not count against the time it is valid for.
+    until = timezone.now() + timedelta(seconds=settings.JOB_VALID_S)
+    Job.objects.filter(pk__in=free).update(waiting=False, not_after=until)
+    found = Attempt.objects.filter(job__in=free, state=JobState.QUEUED).order_by("job_id", "n")
+    return list({attempt.job_id: attempt for attempt in found.select_related("job__server", "job__requester")}.values())
+
+
+def free_of(server: Server, there: Sequence[Job]) -> list[int]:
+    """Ids of the waiting jobs among those of one server that may start now."""
+    held: set[str] = set()
+    free = []
+    for job in sorted(there, key=lambda job: (job.waiting, job.pk)):
+        if job.waiting and not standstill(server, job.kind) and not held & set(job.locks):
+            free.append(job.pk)
+        held |= set(job.locks)
+    return free
+
+
+def servers_with_room() -> list[int]:
+    """Ids of the servers on which a waiting job may start. Three queries and no lock: `take_free` decides."""
+    rows = Job.objects.filter(state=JobState.QUEUED, waiting=True)
+    ids = set(rows.order_by().values_list("server_id", flat=True))
+    servers = Server.objects.only("pk", "maintenance", "queue_paused").in_bulk(ids) if ids else {}
+    there = on_servers(ids) if ids else {}
+    return sorted(pk for pk, server in servers.items() if free_of(server, there.get(pk, [])))
+
+
+def hold_back(server: Server, withdraw: Any) -> int:
+    """Take back what stands in the server's queue and may no longer start; how many. Within a transaction.
+
+    `withdraw(attempt)` is true where the entry was still there. An entry that was sent twice is left alone: the first
+    may run already.
+    """
+    with transaction.atomic():
+        unseen = Attempt.objects.filter(
+            job__server=server, job__state=JobState.QUEUED, job__waiting=False, state=JobState.QUEUED,
+            started_at=None, next_line=1, pushes=1,
+        )  # fmt: skip
+        taken = 0
+        for attempt in unseen.select_related("job"):
+            if standstill(server, attempt.job.kind) and withdraw(attempt):
+                Attempt.objects.filter(pk=attempt.pk).update(pushed_at=None, pushes=0)
+                taken += Job.objects.filter(pk=attempt.job_id).update(waiting=True)
+    return taken

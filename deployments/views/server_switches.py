@@ -1,0 +1,57 @@
+"""Switches of one server: its queue and its maintenance."""
+
+from collections.abc import Callable
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST
+
+from console.errors import ConsoleError, NotFound
+from console.models import User
+from deployments.models import Job, JobState, Server
+from deployments.services import servers
+from deployments.views.lookup import check_may_operate
+
+
+@require_http_methods(["GET", "POST"])
+def queue_pause(request: HttpRequest, name: str) -> HttpResponse:
+    """GET asks for the reason; POST pauses."""
+    check_may_operate(request)
+    server = _server(name)
+    if request.method == "GET":
+        queued = Job.objects.filter(server=server, state=JobState.QUEUED).count()
+        return render(request, "deployments/server_pause.html", {"server": server, "queued": queued})
+    reason = request.POST.get("reason", "")
+    return _changed(request, server, lambda row, by: servers.pause_queue(row, by=by, reason=reason))
+
+
+@require_POST
+def queue_resume(request: HttpRequest, name: str) -> HttpResponse:
+    return _changed(request, _server(name), lambda row, by: servers.resume_queue(row, by=by))
+
+
+@require_POST
+def maintenance(request: HttpRequest, name: str) -> HttpResponse:
+    """`on` = 1 begins, anything else ends it."""
+    on = request.POST.get("on") == "1"
+    return _changed(request, _server(name), lambda row, by: servers.set_maintenance(row, on, by=by))
+
+
+def _changed(request: HttpRequest, server: Server, act: Callable[[Server, User], Server]) -> HttpResponse:
+    check_may_operate(request)
+    try:
+        act(server, request.user)  # type: ignore[arg-type]
+    except ConsoleError as error:
+        messages.error(request, f"{error.what} {error.do}")
+    return redirect("monitoring:server-detail", name=server.name)
+
+
+def _server(name: str) -> Server:
+    server = Server.objects.filter(name=name[:63]).first()
+    if server is None:
+        raise NotFound(
+            _("There is no server called %(name)s.") % {"name": name[:63]}, _("Choose one from the list of servers.")
+        )
+    return server
