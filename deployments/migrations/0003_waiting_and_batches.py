@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0001_initial'),
+        ('deployments', '0002_enrolment'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
