@@ -189,6 +189,8 @@ def test_a_database_too_busy_to_note_a_push_fails_no_call(server, operator, valk
     attempt = Attempt.objects.create(pk=f"a{made.pk}-1-00000001", job=made, n=1)
     monkeypatch.setattr(QuerySet, "update", lambda *_, **__: (_ for _ in ()).throw(OperationalError("locked")))
     assert jobs.hand_over(attempt) is False
+    monkeypatch.undo()
+    assert reaper.resend(timezone.now()) == 1
     assert queues.is_waiting(attempt)
 
 
