@@ -28,6 +28,7 @@ from deployments.steps import BadParams, Text, read_params
 log = logging.getLogger(__name__)
 
 MAX_PARAMS_BYTES = 64 * 1024
+MAX_TICKET = 100
 
 
 def queue_job(server: Server, kind: str, params: Mapping[str, Any], *, by: User, ticket: str = "") -> Job:
@@ -41,6 +42,7 @@ def queue_job(server: Server, kind: str, params: Mapping[str, Any], *, by: User,
     check_may_operate(by)
     module = find_kind(kind)
     read = _params(module, params)
+    _check_ticket(ticket)
     if server.is_offline:
         raise Conflict(
             _("%(server)s has been silent for %(seconds)s s or longer, so the job was not queued.")
@@ -55,7 +57,7 @@ def queue_job(server: Server, kind: str, params: Mapping[str, Any], *, by: User,
         _refuse_held(server, locks)
         now = timezone.now()
         job = Job.objects.create(
-            server=server, kind=kind, params=dict(params), locks=locks, requester=by, ticket=ticket[:100],
+            server=server, kind=kind, params=dict(params), locks=locks, requester=by, ticket=ticket,
             created_at=now, not_after=now + timedelta(seconds=settings.JOB_VALID_S),
         )  # fmt: skip
         attempt = _new_attempt(job)
@@ -213,6 +215,15 @@ def _params(module: ModuleType, params: Mapping[str, Any]) -> Any:
             _("Mend them and send the job again."),
             code="invalid_params",
         ) from error
+
+
+def _check_ticket(ticket: str) -> None:
+    if len(ticket) > MAX_TICKET:
+        raise Invalid(
+            _("The ticket is longer than %(most)s characters.") % {"most": MAX_TICKET},
+            _("Send its number alone."),
+            code="too_long",
+        )
 
 
 def _refuse_held(server: Server, locks: list[str], *, apart_from: Job | None = None) -> None:
