@@ -6,6 +6,7 @@ Holds the attempt's lock for life. Everything it has to tell goes to the spool; 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import signal
@@ -142,9 +143,21 @@ def run_step(attempt: Attempt, n: int, step: Step) -> Outcome:
         env = environment(attempt, step, items)
     except devices.NoSuchNpu as error:
         return Outcome("failed", None, error.text)
-    spool.write_whole(attempt.folder / "step", json.dumps({"n": n}).encode())
+    note_step(attempt, n)
     running = StepRun(attempt.writer, items, attempt.is_cancelled, attempt.signals.wakeup)
     return running.run(step, env, attempt.folder)
+
+
+def note_step(attempt: Attempt, n: int) -> None:
+    """Leave the step's number for whoever buries us; a full disk must not end a job that can go on."""
+    path = attempt.folder / "step"
+    try:
+        spool.write_whole(path, json.dumps({"n": n}).encode())
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)  # no number is better than that of the step before
+        words = os.strerror(error.errno or 0)
+        attempt.writer.say(f"无法记下步骤编号（{words}）。The step's number could not be noted ({words}).")
 
 
 def environment(attempt: Attempt, step: Step, items: Path) -> dict[str, str]:

@@ -211,6 +211,13 @@ def test_of_two_runners_for_one_attempt_one_works(server):
     assert len(events(folder, "started")) == 1
 
 
+def test_a_step_whose_number_cannot_be_noted_runs_all_the_same(server):
+    """As on a full disk: here a folder stands where the number is written."""
+    folder = server.run("import os; os.mkdir('step.new')", "print('on')")
+    assert ended(folder)["state"] == "succeeded"
+    assert ("o", "on") in records(folder) and not (folder / "step").exists()
+
+
 def test_a_full_disk_loses_lines_but_no_event_and_says_how_many(server):
     program = (
         "import os, sys, time\n"
