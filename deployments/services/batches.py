@@ -74,6 +74,7 @@ def start(
     jobs.check_may_operate(by)
     module = jobs.find_kind(kind)
     locks = list(module.locks(jobs.checked_params(module, params)))
+    jobs.check_ticket(ticket)
     plan.check()
     servers, problems = selection.find(asked)
     _must_hit(servers, problems)
@@ -82,12 +83,12 @@ def start(
     with transaction.atomic():
         batch = Batch.objects.create(
             kind=kind, params=dict(params), canary=plan.canary, wave_size=plan.size, stop_after=plan.stop_after,
-            spread=plan.spread, requester=by, ticket=ticket[:100], created_at=now,
+            spread=plan.spread, requester=by, ticket=ticket, created_at=now,
             selection={"asked": asked.as_json(), "servers": [server.name for server in servers]},
         )  # fmt: skip
         Job.objects.bulk_create(
             Job(
-                server=server, kind=kind, params=dict(params), locks=locks, requester=by, ticket=ticket[:100],
+                server=server, kind=kind, params=dict(params), locks=locks, requester=by, ticket=ticket,
                 state=JobState.DRAFT, batch=batch, wave=placed[server.pk], created_at=now,
                 not_after=now + timedelta(seconds=settings.JOB_VALID_S),
             )

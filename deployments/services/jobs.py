@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 MAX_PARAMS_BYTES = 64 * 1024
 TOLD_AT_MOST = 50  # waiting jobs whose pages hear that their place has changed
+MAX_TICKET = 100
 
 
 def queue_job(
@@ -45,6 +46,7 @@ def queue_job(
     check_may_operate(by)
     module = find_kind(kind)
     read = checked_params(module, params)
+    check_ticket(ticket)
     if server.is_offline:
         raise Conflict(
             _("%(server)s has been silent for %(seconds)s s or longer, so the job was not queued.")
@@ -59,7 +61,7 @@ def queue_job(
         must_wait = _must_wait(server, kind, locks, wait)
         now = timezone.now()
         job = Job.objects.create(
-            server=server, kind=kind, params=dict(params), locks=locks, requester=by, ticket=ticket[:100],
+            server=server, kind=kind, params=dict(params), locks=locks, requester=by, ticket=ticket,
             waiting=must_wait, created_at=now, not_after=now + timedelta(seconds=settings.JOB_VALID_S),
         )  # fmt: skip
         attempt = _new_attempt(job)
@@ -265,6 +267,16 @@ def checked_params(module: ModuleType, params: Mapping[str, Any]) -> Any:
             _("Mend them and send the job again."),
             code="invalid_params",
         ) from error
+
+
+def check_ticket(ticket: str) -> None:
+    """Raises Invalid."""
+    if len(ticket) > MAX_TICKET:
+        raise Invalid(
+            _("The ticket is longer than %(most)s characters.") % {"most": MAX_TICKET},
+            _("Send its number alone."),
+            code="too_long",
+        )
 
 
 def _must_wait(server: Server, kind: str, locks: Sequence[str], wait: bool, *, apart_from: Job | None = None) -> bool:

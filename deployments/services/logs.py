@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from deployments.ingest import LAST_MS
 from deployments.models import Attempt, LogChunk
 
 MAX_LINES = 2000
+MAX_HELD = 1024 * 1024  # characters of a line that goes on and on
 MAX_BYTES = 1024 * 1024  # of one answer; a record may hold 32 KB, so 2,000 of them would be 64 MB
 
 
@@ -96,29 +98,39 @@ def chunks_after(attempt_id: str, line: int, count: int = 8) -> list[tuple[int, 
 class PlainText:
     """Turns records into the lines of a text file: ISO time, tab, text; progress as its last state, cut lines joined.
 
-    Feed records in order; `flush` at the end. Holds at most one line.
+    Feed records in order; `flush` at the end. A line may be as long as a disk: what is held of it is MAX_HELD.
     """
 
     def __init__(self) -> None:
-        self._stamp = ""
         self._parts: list[str] = []
-        self._progress = False
+        self._held = 0
+        self._is_open = False  # some of the line was given, its end was not
+        self._is_progress = False
 
     def feed(self, records: Iterable[bytes]) -> Iterator[str]:
         for record in records:
             stamp, kind, text = split(record)
             if kind == "+":
-                self._parts.append(text)
+                self._hold(text)
+                if self._held > MAX_HELD:
+                    yield "".join(self._parts)
+                    self._parts, self._held, self._is_open = [], 0, True
                 continue
             # A progress line is replaced by what is written next on the same line: the next p, or its final text.
-            if not (self._progress and kind in "poe"):
-                yield from self.flush()
-            self._stamp, self._parts, self._progress = iso(stamp), [_words(kind, text)], kind == "p"
+            if self._is_progress and kind in "poe" and not self._is_open:
+                self._parts = []
+            yield from self.flush()
+            self._hold(f"{iso(stamp)}\t{_words(kind, text)}")
+            self._is_progress = kind == "p"
 
     def flush(self) -> Iterator[str]:
-        if self._parts:
-            yield f"{self._stamp}\t{''.join(self._parts)}\n"
-        self._parts, self._progress = [], False
+        if self._parts or self._is_open:
+            yield "".join(self._parts) + "\n"
+        self._parts, self._held, self._is_open, self._is_progress = [], 0, False, False
+
+    def _hold(self, text: str) -> None:
+        self._parts.append(text)
+        self._held += len(text)
 
 
 def split(record: bytes) -> tuple[int, str, str]:
@@ -126,8 +138,8 @@ def split(record: bytes) -> tuple[int, str, str]:
     whole = record.decode("utf-8", "replace")
     stamp, _, rest = whole.partition("\t")
     kind, found, text = rest.partition("\t")
-    if found and stamp.isdigit() and len(stamp) < 16:
-        return int(stamp), kind, text
+    if found and stamp.isdecimal() and len(stamp) < 16:
+        return min(int(stamp), LAST_MS), kind, text
     return 0, "o", whole
 
 
@@ -141,7 +153,8 @@ def _words(kind: str, text: str) -> str:
     if kind == "g":
         return f"[console] {text} lines were lost here"
     if kind == "v":
-        return f"[console] {_event_words(text)}"
+        # JSON may hold line ends, which would let one record look like several lines of others.
+        return "[console] " + "\\n".join(_event_words(text).splitlines())
     return f"[console] {text}" if kind == "s" else text
 
 
@@ -162,6 +175,6 @@ def _event_words(text: str) -> str:
             return f"{event['verdict']}: {event['title'][1]}: {event['found']} (wanted {event['wanted']})"
         if name == "ended":
             return f"ended: {event['state']}" + (f", {event['reason'][1]}" if event.get("reason") else "")
-    except (ValueError, KeyError, IndexError, TypeError):
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
         return text
     return text

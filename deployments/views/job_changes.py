@@ -94,7 +94,7 @@ def _queue(
 
 def _prefilled(query: QueryDict) -> QueryDict:
     """The address' own values; with again=<job> those of an earlier job below them."""
-    if not (pk := query.get("again", "")).isdigit() or len(pk) > 18:
+    if not (pk := query.get("again", "")).isdecimal() or len(pk) > 18:
         return query
     job = find_job(int(pk))
     filled = QueryDict(mutable=True)

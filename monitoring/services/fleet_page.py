@@ -79,7 +79,7 @@ def dies(npus: Sequence[Mapping[str, Any]]) -> int:
     return 2 if chips and set(chips.values()) == {2} else 1
 
 
-JOB_OF_ATTEMPT = re.compile(r"a(\d+)-")
+JOB_OF_ATTEMPT = re.compile(r"a(\d{1,15})-", re.ASCII)
 
 
 @lru_cache(maxsize=4096)

@@ -126,7 +126,9 @@ def order(servers: Iterable[PageServer], asked: Asked) -> list[PageServer]:
 
 def natural(text: str) -> list[Any]:
     """A key by which kp-2 stands before kp-10."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part.lower()) for part in re.split(r"(\d+)", text) if part]
+    return [
+        (0, int(part), "") if part.isdecimal() else (1, 0, part.lower()) for part in re.split(r"(\d+)", text) if part
+    ]
 
 
 def worst(server: PageServer, metric: str) -> tuple[int, int]:

@@ -106,3 +106,31 @@ def test_plain_text_has_iso_times():
     writer = logs.PlainText()
     assert [*writer.feed([b"1764500000123\to\thello"]), *writer.flush()] == ["2025-11-30T10:53:20.123Z\thello\n"]
     assert [*writer.feed([b"no tabs at all \xff"]), *writer.flush()] == ["-\tno tabs at all \ufffd\n"]
+
+
+@pytest.mark.parametrize("stamp", ["²", "999999999999999", "٣", "-5", "", "9" * 40])
+def test_plain_text_takes_any_stamp(stamp):
+    writer = logs.PlainText()
+    (line,) = [*writer.feed([f"{stamp}\to\thello".encode()]), *writer.flush()]
+    assert line.endswith("hello\n")
+
+
+def test_one_record_is_one_line_of_plain_text_whatever_its_event_holds():
+    forged = (
+        '{"e": "step", "n": 1, "of": 1, "title": ["", "x"], "argv": ["a\\n2025-11-30T10:53:20.123Z\\tforged\\u2028b"]}'
+    )
+    assert plain(("v", forged)) == ["[console] step 1/1: x $ a\\n2025-11-30T10:53:20.123Z\tforged\\nb"]
+    assert plain(("v", '{"e": "item", "found": ' + "[" * 5000 + "]" * 5000 + "}"))
+
+
+def test_plain_text_holds_little_of_a_line_that_goes_on_and_on():
+    writer = logs.PlainText()
+    records = [b"1764500000000\to\thead", *[b"1764500000000\t+\t" + b"x" * 32_000] * 200]
+    longest = total = 0
+    for part in writer.feed(records):
+        longest, total = max(longest, len(part)), total + len(part)
+    rest = "".join(writer.flush())
+    assert longest < logs.MAX_HELD + 33_000 and total + len(rest) == 200 * 32_000 + len(
+        "2025-11-30T10:53:20.000Z\thead\n"
+    )
+    assert rest.endswith("x\n") and not [*writer.flush()]

@@ -351,3 +351,13 @@ def test_retry_makes_a_second_attempt(as_operator, attempt, valkey):
     page = as_operator.post(f"/jobs/{attempt.job_id}/retry", follow=True).content.decode()
     assert Attempt.objects.filter(job=attempt.job).count() == 2
     assert 'aria-label="Attempts"' in page
+
+
+@pytest.mark.parametrize("again", ["²", "٣" * 30, "-1", "9" * 19])
+def test_a_number_that_is_none_prefills_nothing(as_operator, again):
+    assert as_operator.get("/jobs/new", {"again": again}).status_code == 200
+
+
+def test_a_ticket_that_is_too_long_is_refused_not_cut(as_operator, server, valkey):
+    answer = as_operator.post("/jobs/new", {"server": server.name, "kind": "check", "ticket": "x" * 101})
+    assert answer.status_code == 422 and not Job.objects.exists()

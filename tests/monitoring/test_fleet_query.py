@@ -102,3 +102,8 @@ def test_csv_has_a_line_per_npu_and_leaves_unknown_empty():
     power = fleet_query.CSV_HEAD.index("power_w")
     assert (lines[0][power], lines[1][power], lines[2][power]) == (None, 92.5, None)
     assert {len(line) for line in lines} == {len(fleet_query.CSV_HEAD)}
+
+
+def test_any_name_can_be_put_in_order():
+    """Chip names come from servers: not every character that looks like a digit is one that int() takes."""
+    assert sorted(["a1²", "a10", "a2", "²", "٣"], key=fleet_query.natural)

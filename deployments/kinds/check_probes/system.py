@@ -149,7 +149,7 @@ def free_gib(host: Host, folder: str) -> float:
     """GiB free where the folder lies. Raises Trouble."""
     rows = host.tool("df", "-Pk", folder).strip().splitlines()
     cells = rows[-1].split() if len(rows) > 1 else []
-    if len(cells) < 6 or not cells[3].isdigit():
+    if len(cells) < 6 or not cells[3].isdecimal():
         raise Trouble(Text(f"看不懂 df {folder} 的输出", f"df {folder} printed what cannot be read"))
     return int(cells[3]) / GIB
 

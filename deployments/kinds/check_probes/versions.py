@@ -30,7 +30,7 @@ PARTS = 12
 def parts(version: str) -> list[int]:
     """The numbers of a version, words that come before a release below zero; what else there is counts as 0."""
     tokens = TOKEN.findall(version.lower())[:PARTS]
-    return [int(token[:9]) if token.isdigit() else PRE.get(token, 0) for token in tokens]
+    return [int(token[:9]) if token.isdecimal() else PRE.get(token, 0) for token in tokens]
 
 
 def key(version: str) -> list[int]:

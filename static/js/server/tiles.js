@@ -6,7 +6,7 @@ const WORDS = { free: "free", ours: "ours", foreign: "foreign", unexplained: "un
 
 // Whose a process is, as monitoring/services/server_page.py says it: { job, text }.
 export function holder({ attempt, pid, user, name }, names, short = false) {
-  const job = Number(/^a(\d+)-/.exec(attempt ?? "")?.[1]) || null;
+  const job = Number(/^a(\d{1,15})-/.exec(attempt ?? "")?.[1]) || null;
   if (job) return { job, text: t("job #%(id)s", { id: job }) };
   if (attempt) return { job, text: names?.[pid] ?? t("ours") };
   return { job, text: short ? [user, name].filter(Boolean).join(" ") || `pid ${pid}` : t("foreign process") };
