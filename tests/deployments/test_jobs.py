@@ -187,18 +187,10 @@ def test_a_database_too_busy_to_note_a_push_fails_no_call(server, operator, valk
     """The row is committed by then: who got an error would send the job a second time."""
     made = Job.objects.create(server=server, kind="check", not_after=timezone.now() + timedelta(days=1))
     attempt = Attempt.objects.create(pk=f"a{made.pk}-1-00000001", job=made, n=1)
-<<<<<<< HEAD
     with monkeypatch.context() as busy:
         busy.setattr(QuerySet, "update", lambda *_, **__: (_ for _ in ()).throw(OperationalError("locked")))
         assert jobs.hand_over(attempt) is False
     assert reaper.resend(timezone.now()) == 1 and queues.is_waiting(attempt)
-=======
-    monkeypatch.setattr(QuerySet, "update", lambda *_, **__: (_ for _ in ()).throw(OperationalError("locked")))
-    assert jobs.hand_over(attempt) is False
-    monkeypatch.undo()
-    assert reaper.resend(timezone.now()) == 1
-    assert queues.is_waiting(attempt)
->>>>>>> batches
 
 
 def test_a_job_that_nobody_took_in_time_has_failed(job):
