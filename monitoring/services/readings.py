@@ -15,6 +15,8 @@ MAX_RAW_TEXT = 64 * 1024
 
 MOST_NPU, MOST_CHIP, MOST_MB = 2**31 - 1, 2**15 - 1, 2**31 - 1  # what the columns of Npu hold
 NPU_PLACES = {"npu": MOST_NPU, "chip": MOST_CHIP, "phy_id": MOST_NPU}
+MOST_READING = 10**6  # no chip draws so much or gets so hot: what says so is no reading
+MOST_HOST = 10**9
 NPU_AMOUNTS = ("power_w", "hugepages_used", "hugepages_total", "aicore_pct")
 NPU_MB = ("memory_used_mb", "memory_total_mb", "hbm_used_mb", "hbm_total_mb")
 NPU_TEXTS = ("name", "health", "bus_id")
@@ -51,7 +53,9 @@ def clean_sample(message: Mapping[str, Any]) -> dict[str, Any]:
         "version": text(message.get("version")),
         "npus": [_npu(item) for item in _dicts(message.get("npus"), MAX_NPUS)],
         "processes": [_process(item) for item in _dicts(message.get("processes"), MAX_PROCESSES)],
-        "host": {name: number(host.get(name)) for name in HOST_NUMBERS} if isinstance(host, dict) else {},
+        "host": {name: _within(amount(host.get(name)), MOST_HOST) for name in HOST_NUMBERS}
+        if isinstance(host, dict)
+        else {},
         "error": _error(error) if isinstance(error, dict) else None,
         "holders": _holders(holders) if isinstance(holders, dict) else {},
     }
@@ -65,14 +69,17 @@ def _npu(item: Mapping[str, Any]) -> dict[str, Any]:
     get = item.get
     result: dict[str, Any] = {name: whole(get(name), most) for name, most in NPU_PLACES.items()}
     for name in NPU_AMOUNTS:
-        result[name] = amount(get(name))
+        result[name] = _within(amount(get(name)), MOST_READING)
     for name in NPU_MB:
-        known = amount(get(name))
-        result[name] = known if known is not None and known <= MOST_MB else None
+        result[name] = _within(amount(get(name)), MOST_MB)
     for name in NPU_TEXTS:
         result[name] = text(get(name), 40)
-    result["temp_c"] = number(get("temp_c"))
+    result["temp_c"] = _within(number(get("temp_c")), MOST_READING)
     return result
+
+
+def _within(value: float | int | None, most: int) -> float | int | None:
+    return value if value is not None and abs(value) <= most else None
 
 
 def _process(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +88,7 @@ def _process(item: Mapping[str, Any]) -> dict[str, Any]:
         "chip": whole(item.get("chip"), MOST_CHIP),
         "pid": whole(item.get("pid"), untrusted.MOST_NUMBER),
         "name": text(item.get("name")),
-        "memory_mb": amount(item.get("memory_mb")),
+        "memory_mb": _within(amount(item.get("memory_mb")), MOST_MB),
         "user": text(item.get("user"), 64),
         "command": text(item.get("command")),
         "attempt": text(item.get("attempt"), 40),

@@ -363,3 +363,19 @@ def test_on_a_phone_the_follow_button_stands_at_the_thumb_and_targets_are_large(
     box = button.bounding_box()
     assert box["y"] > 740 / 2 and box["height"] >= 44
     assert page.locator(".log-lines").evaluate("(pane) => pane.scrollWidth <= pane.clientWidth + 1")  # wrapped
+
+
+def test_words_without_end_widen_no_page(pages, running):
+    long = '"><img/src=x>' + "x" * 300
+    item = {"e": "item", "key": "k", "title": [long, long], "verdict": "failed", "found": long, "wanted": long}
+    running.stored(
+        running.send(
+            event(e="step", n=1, of=1, title=[long, long], argv=[long]),
+            event(**item, remedy=[long, long], job=None),
+            event(e="step_end", n=1, state="failed", exit=1, took_s=0.1),
+            event(e="ended", state="failed", exit=1, reason=[long, long]),
+        )
+    )
+    for path in (running.path, "/jobs/"):
+        page = pages.open(path, width=360, height=800)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, path

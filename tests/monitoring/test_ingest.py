@@ -245,3 +245,12 @@ def test_facts_of_any_shape_are_kept_as_far_as_they_can_be(telemetry, depth):
     if server.facts:  # else it was too deep to be read at all
         assert server.hostname == "a\ufffdb\ufffdc" and server.facts["os"] == "Linux" and server.facts["cpus"] is None
     assert server.facts or depth > 3
+
+
+def test_what_no_chip_and_no_host_can_say_is_unknown():
+    data = sample(
+        npus=[{**NPU, "temp_c": 1e9, "power_w": 1e9, "hbm_used_mb": 1e14}], host={"load1": 1e14, "cpu_pct": 5}
+    )
+    clean = readings.clean_sample(json.loads(data))
+    assert [clean["npus"][0][name] for name in ("temp_c", "power_w", "hbm_used_mb", "aicore_pct")] == [None] * 3 + [40]
+    assert (clean["host"]["load1"], clean["host"]["cpu_pct"]) == (None, 5)
