@@ -130,7 +130,10 @@ TIME_ZONE = env.time_zone("TIME_ZONE", "Asia/Shanghai")
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-WHITENOISE_USE_FINDERS = True
+# `make up` serves a packed copy of them (console/assets.py); without one they come from where they lie.
+COLLECTED = VAR_DIR / "static"
+WHITENOISE_USE_FINDERS = not (COLLECTED / ".sources").exists()
+STATIC_ROOT = None if WHITENOISE_USE_FINDERS else COLLECTED
 
 OFFLINE_AFTER_S = 60  # promise 2: a server is lost 60 s after its last beat, by the console's clock
 SILENT_AFTER_S = 15

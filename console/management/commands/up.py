@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import connections
 
-from console import addresses, first_run, valkey
+from console import addresses, assets, first_run, valkey
 from console.environment import BadSetting
 from console.parts import Part, Plan
 from deployments.models import Server
@@ -30,6 +30,7 @@ class Command(BaseCommand):
         first_run.check_address(settings.BIND, settings.PORT)
         own = own_redis()
         first_run.migrate()
+        assets.collect(settings.COLLECTED)
         first = first_run.first_administrator()
         self._welcome(address, first)
         plan = make_plan(var, address, own)
