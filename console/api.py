@@ -67,7 +67,7 @@ def wrong_shape(request: HttpRequest, error: ValidationError) -> HttpResponse:
 
 
 def _problem(item: dict[str, Any]) -> str:
-    place = ".".join(str(part) for part in item.get("loc", ())[1:])[:120]
+    place = ".".join(map(str, item.get("loc", ())[2:]))[:120]  # without "body" and the name of our own argument
     return f"{place}: {item.get('msg', '')}"[:300]
 
 

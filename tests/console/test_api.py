@@ -171,3 +171,8 @@ def test_an_answer_is_read_in_a_terminal_as_it_is(operator_api):
 
 def test_half_a_character_pair_breaks_no_answer():
     assert Answer({"said": "\ud83d"}).content == b'{"said": "?"}'
+
+
+def test_a_wrong_field_is_named_as_the_caller_wrote_it(operator_api, server):
+    what = post(operator_api, {"kind": 7, "server": "kp-01"}).json()["error"]["what"]
+    assert "kind: " in what and "new" not in what
