@@ -169,11 +169,6 @@ def sign_in(console, password):
     return opener.open(console.url + "login/", urllib.parse.urlencode(form).encode(), timeout=10).geturl()
 
 
-def crowd():
-    """How many processes want each core: on a machine that does other work too, a start takes so much longer."""
-    return max(1.0, os.getloadavg()[0] / os.cpu_count())
-
-
 def is_ready(console):
     return console.get("readyz")[0] == 200
 
@@ -204,7 +199,7 @@ def test_one_command_starts_everything_one_signal_ends_it_and_state_survives(con
     assert "job runner" not in console.said()
 
     again = console.up()
-    assert console.until(lambda: console.get("login/")[0] == 200) < 5 * crowd()
+    console.until(lambda: console.get("login/")[0] == 200)  # how fast: tests/benchmarks/bench_whole.py
     assert "password" not in console.said()
     console.until(lambda: is_ready(console))
     assert sign_in(console, password) == console.url

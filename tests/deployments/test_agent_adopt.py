@@ -122,4 +122,4 @@ def test_what_ignores_sigterm_is_killed(server, monkeypatch):
     began = time.monotonic()
     end_session(processes.identity(process.pid))
     assert process.wait(1) == -signal.SIGKILL
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10

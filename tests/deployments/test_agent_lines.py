@@ -145,11 +145,11 @@ def test_text_with_tabs_cannot_forge_a_record(spooled):
     assert spooled.feed(forged + b"\n").end() == [("o", forged)]
 
 
-def test_a_hundred_thousand_short_lines_take_well_under_a_second(spooled):
+def test_a_hundred_thousand_short_lines_take_seconds_not_minutes(spooled):
     block = b"".join(b"epoch 3 batch %05d loss 0.0123\n" % n for n in range(2000))
     began = time.monotonic()
     for _ in range(50):
         spooled.maker.feed(block)
     spooled.writer.flush()
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < 5
     assert len(spooled.records()) == 100_000

@@ -256,4 +256,4 @@ def test_a_fast_program_is_followed_without_loss(server):
     lines = texts(folder)
     assert len(lines) == count and lines[-1] == f"line {count - 1}"
     took = events(folder, "step_end")[0]["took_s"]
-    assert took < 5, took
+    assert took < 60, took

@@ -89,7 +89,7 @@ def test_a_program_that_ends_is_started_again_ever_later(supervise, tmp_path):
     until(lambda: times.exists() and len(times.read_text().split()) == 4)
     at = [float(word) for word in times.read_text().split()]
     gaps = [later - earlier for earlier, later in itertools.pairwise(at)]
-    assert 0.4 < gaps[0] < 1.2 and 0.9 < gaps[1] < 2.0 and 1.9 < gaps[2] < 3.5
+    assert gaps[0] > 0.4 and gaps[1] > 0.9 and gaps[2] > 1.9
     assert has(process, "flaky | ended with exit code 7", 3)
 
 
