@@ -65,6 +65,7 @@ const readPage = once(1000, async () => {
     if (old && fresh) old.replaceChildren(...fresh.childNodes);
   }
   view.start(JSON.parse(block.textContent));
+  follow();  // steps told while the page was on its way belong to a layout that was not shown yet: ask for all again
   watch();
 });
 
