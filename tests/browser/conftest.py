@@ -97,7 +97,7 @@ class Console:
 
         return call
 
-    def until(self, check, seconds=10):
+    def until(self, check, seconds=20):
         """Playwright's own wait_for_function needs eval, which the pages' policy forbids."""
         return until(check, seconds)
 
@@ -124,10 +124,11 @@ def console(tmp_path_factory):
 
 @pytest.fixture(scope="package")
 def chromium():
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     if CHROMIUM is None:
         pytest.fail("Chromium is not installed. Install it (apt-get install chromium), then run the tests again.")
+    expect.set_options(timeout=15_000)  # a crowded machine is no defect; how fast it is, the benchmarks tell
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield browser
