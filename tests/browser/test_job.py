@@ -308,6 +308,18 @@ def test_from_the_form_to_the_job(pages, console):
     assert (found["params"], found["ticket"]) == ({"deep": True}, "OPS-7")
 
 
+def test_what_was_typed_before_the_script_came_is_shown_too(pages, console):
+    page = pages.open("/jobs/")
+    scripts = []
+    page.route("**/job_form.js", lambda route: scripts.append(route))
+    page.goto("/jobs/new", wait_until="commit")
+    page.fill("[name=server]", "kp-sim")
+    console.until(lambda: page.wait_for_timeout(20) or scripts)
+    assert "kp-sim is simulated" not in page.locator("#consequence").inner_text()
+    scripts[0].continue_()
+    expect(page.locator("#consequence")).to_contain_text("kp-sim is simulated")
+
+
 def test_cancel_names_what_it_hits_and_can_be_left(pages, running, console):
     page = pages.open(running.path)
     page.locator("#cancel-open").click()
