@@ -46,14 +46,21 @@ def _servers(word: str) -> list[dict[str, str]]:
 
 
 def _server_note(server: Server) -> str:
-    words = [server.family, server.rack, gettext("simulated") if server.simulated else ""]
-    return " · ".join(part for part in words if part)
+    return _words(server.family, server.rack, _mark(server))
+
+
+def _words(*parts: str) -> str:
+    return " · ".join(part for part in parts if part)
+
+
+def _mark(server: Server) -> str:
+    return gettext("simulated") if server.simulated else ""
 
 
 def _npus(word: str) -> list[dict[str, str]]:
     rows = Npu.objects.filter(bus_id__icontains=word).select_related("server")[:AT_MOST]
     return [
-        _entry(npu.bus_id or "", f"{npu.server.name} · NPU {npu.device_index}", "fleet",
+        _entry(npu.bus_id or "", _words(npu.server.name, f"NPU {npu.device_index}", _mark(npu.server)), "fleet",
                reverse("monitoring:server-detail", args=[npu.server.name]) + f"#npu-{npu.device_index}")
         for npu in rows
     ]  # fmt: skip
@@ -68,7 +75,8 @@ def _jobs(word: str) -> list[dict[str, str]]:
         wanted = Q(ticket__icontains=word) | Q(kind__iexact=word)
     rows = Job.objects.filter(wanted).select_related("server")[: AT_MOST if word else 3]
     return [
-        _entry(f"#{job.pk} {job.kind} · {job.server.name}", f"{JobState(job.state).label} {job.ticket}".strip(), "job",
+        _entry(f"#{job.pk} {job.kind} · {job.server.name}", _words(str(JobState(job.state).label), job.ticket, _mark(job.server)),
+               "job",
                reverse("deployments:job-detail", args=[job.pk]))
         for job in rows
     ]  # fmt: skip

@@ -250,6 +250,15 @@ def test_the_palette_finds_servers_npus_jobs_and_pages(valkey, reader):
     assert found("%") == []
 
 
+def test_the_palette_marks_what_is_simulated(valkey, reader):
+    server = Server.objects.create(name="kp-sim", simulated=True)
+    Npu.objects.create(server=server, device_index=0, npu_id=0, chip_id=0, bus_id="0000:91:00.0")
+    Job.objects.create(server=server, kind="check", ticket="OPS-91", not_after=datetime.now(UTC))
+    for typed in ("kp-sim", "91:00", "OPS-91"):
+        (entry,) = reader.get("/palette.json", {"q": typed}, headers={"Accept-Language": "en"}).json()["results"]
+        assert "simulated" in str(entry), typed
+
+
 def test_counts_of_jobs_are_told_apart_too(valkey, reader):
     for simulated in (True, False):
         server = Server.objects.create(name=f"kp-{simulated}".lower(), simulated=simulated)
