@@ -75,8 +75,11 @@ def _jobs(word: str) -> list[dict[str, str]]:
         wanted = Q(ticket__icontains=word) | Q(kind__iexact=word)
     rows = Job.objects.filter(wanted).select_related("server")[: AT_MOST if word else 3]
     return [
-        _entry(f"#{job.pk} {job.kind} · {job.server.name}", _words(str(JobState(job.state).label), job.ticket, _mark(job.server)),
-               "job",
+        _entry(f"#{job.pk} {job.kind} · {job.server.name}", _job_note(job), "job",
                reverse("deployments:job-detail", args=[job.pk]))
         for job in rows
     ]  # fmt: skip
+
+
+def _job_note(job: Job) -> str:
+    return _words(str(JobState(job.state).label), job.ticket, _mark(job.server))
