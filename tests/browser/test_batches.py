@@ -1,8 +1,10 @@
 """The pages of batches in a real browser: what will be hit, the live matrix, the switches of a server."""
 
 import json
+import re
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.conftest import problems
 
@@ -57,9 +59,9 @@ def test_what_is_seen_is_what_is_hit(quiet_pages, console):
 
 def test_the_fleets_filter_leads_to_the_form(pages, console):
     page = pages.open("/?find=b-1")
-    page.wait_for_function("document.querySelector('[data-batch]').href.includes('names=b-1')")
+    expect(page.locator("[data-batch]")).to_have_attribute("href", re.compile("names=b-1"))
     page.click("[data-batch]")
-    page.wait_for_selector("text=It will hit 1 server")
+    expect(page.get_by_text("It will hit 1 server")).to_be_visible()
 
 
 def test_a_queue_is_paused_with_a_reason_and_resumed(pages, console):

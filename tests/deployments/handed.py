@@ -14,7 +14,7 @@ KINDS = str(Path(__file__).with_name("agent_kinds"))
 
 
 @pytest.fixture
-def test_kinds(monkeypatch):
+def kinds_of_tests(monkeypatch):
     import deployments.kinds
 
     monkeypatch.setattr(deployments.kinds, "__path__", [*deployments.kinds.__path__, KINDS])

@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from deployments.models import Batch, Job, JobState, Server
 from deployments.services import batches, jobs, selection, servers
-from tests.deployments.handed import finish, test_kinds  # noqa: F401
+from tests.deployments.handed import finish, kinds_of_tests  # noqa: F401
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey", "test_kinds")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey", "kinds_of_tests")]
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from console.errors import ConsoleError
 from console.models import ApiToken
 from deployments.models import Attempt, Batch, Job, JobState, Server
 from deployments.services import batches, jobs, reaper, selection, servers
-from tests.deployments.handed import finish, handed, test_kinds  # noqa: F401
+from tests.deployments.handed import finish, handed, kinds_of_tests  # noqa: F401
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey", "test_kinds")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey", "kinds_of_tests")]
 
 
 def make_servers(count, racks=4, prefix="kp-", **fields):

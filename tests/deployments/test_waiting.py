@@ -13,9 +13,9 @@ from django.utils import timezone, translation
 from console.errors import ConsoleError
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.services import jobs, reaper, servers, waiting
-from tests.deployments.handed import FakeAgent, finish, handed, test_kinds  # noqa: F401
+from tests.deployments.handed import FakeAgent, finish, handed, kinds_of_tests  # noqa: F401
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey", "test_kinds")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("valkey", "kinds_of_tests")]
 
 
 @pytest.fixture
