@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext, gettext_noop
 
+from console import alerts
 from console.models import User
 from console.templatetags.frame import texts_for_scripts
 
@@ -21,6 +22,8 @@ class Place:
     title: str
     icon: str
     here: bool
+    tally: int = 0
+    critical: bool = False
 
 
 # URL name, title, icon, and the beginnings of the URL names of the pages that belong to it.
@@ -33,6 +36,7 @@ PLACES = [
         ("monitoring:server", "deployments:join", "deployments:server"),
     ),
     ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job", "deployments:batch")),
+    ("monitoring:alert-list", gettext_noop("Alerts"), "alert", ("monitoring:alert",)),
 ]
 
 # What the scripts of every page say; see static/js/texts.js.
@@ -73,7 +77,9 @@ def places(request: HttpRequest) -> list[Place]:
             url = reverse(url_name)
         except NoReverseMatch:
             continue
-        result.append(Place(url, gettext(title), icon, here=name.startswith(owns)))
+        here = name.startswith(owns)
+        tally = alerts.counts() if icon == "alert" else alerts.Counts(0, 0)
+        result.append(Place(url, gettext(title), icon, here, tally.open, tally.critical > 0))
     return result
 
 

@@ -1,4 +1,4 @@
-"""Who may do what: users with one of three roles, API tokens, answers kept for repeated calls."""
+"""Users with one of three roles, API tokens, answers kept for repeated calls, and alerts."""
 
 import hashlib
 import secrets
@@ -68,3 +68,36 @@ class KeptAnswer(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["user", "key"], name="kept_answer_once_per_user")]
+
+
+class Severity(models.TextChoices):
+    INFO = "info", _("Note")
+    WARNING = "warning", _("Warning")
+    CRITICAL = "critical", _("Critical")
+
+
+class Alert(models.Model):
+    """Something that needs attention; console/alerts.py opens and ends it. `what` and `do` are [zh, en]."""
+
+    name = models.CharField(max_length=60)
+    subject = models.CharField(max_length=100, blank=True, default="")
+    severity = models.CharField(max_length=10, choices=Severity.choices, default=Severity.WARNING)
+    what = models.JSONField()
+    do = models.JSONField()
+    link = models.CharField(max_length=300, blank=True, default="")
+    count = models.PositiveIntegerField(default=1)
+    started_at = models.DateTimeField(default=timezone.now)
+    last_at = models.DateTimeField(default=timezone.now)
+    ended_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    resolved_by = models.ForeignKey(User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["name", "subject"], condition=models.Q(ended_at=None), name="alert_open_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.subject}".strip()

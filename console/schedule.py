@@ -9,6 +9,7 @@ from datetime import timedelta
 from django.core.management import call_command
 from django.utils import timezone
 
+from console import alerts
 from console.models import ApiToken, KeptAnswer
 from deployments.services import enrol
 from monitoring.models import Minute
@@ -52,6 +53,11 @@ def forget_gone_servers() -> list[int]:
     return enrol.forget_gone()
 
 
+def prune_alerts() -> int:
+    """Alerts that ended long ago go."""
+    return alerts.prune()
+
+
 JOBS: list[tuple[str, Callable[[], object]]] = [
     ("17 * * * *", end_old_sessions),
     ("27 3 * * *", forget_failed_logins),
@@ -59,4 +65,5 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("7 * * * *", prune_minutes),
     ("47 * * * *", prune_answers),
     ("57 * * * *", forget_gone_servers),
+    ("47 3 * * *", prune_alerts),
 ]

@@ -7,8 +7,10 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from ninja import Router
 
+from console import alerts
 from console.answers import Answer
 from console.errors import NotFound
+from console.models import Alert
 from deployments.models import Server
 from monitoring.services import live_state
 
@@ -38,6 +40,22 @@ def show(request: HttpRequest, name: str) -> HttpResponse:
             "facts": server.facts,
         }
     )
+
+
+@router.get("/alerts", tags=["alerts"], summary="Alerts, newest first; those that fire, or those that ended")
+def list_alerts(request: HttpRequest, firing: bool = True, limit: int = 100, before: int | None = None) -> HttpResponse:
+    rows = Alert.objects.filter(ended_at__isnull=firing)
+    if before is not None:
+        rows = rows.filter(pk__lt=before)
+    limit = max(1, min(limit, 500))
+    found = list(rows[: limit + 1])
+    older = found[limit - 1].pk if len(found) > limit else None
+    return Answer({"alerts": [alerts.as_json(alert) for alert in found[:limit]], "before": older})
+
+
+@router.post("/alerts/{pk}/resolve", tags=["alerts"], summary="Say that an alert is settled")
+def resolve_alert(request: HttpRequest, pk: int) -> HttpResponse:
+    return Answer(alerts.as_json(alerts.resolve_by_hand(request.auth, pk)))  # type: ignore[attr-defined]
 
 
 def _brief(now: live_state.Now) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Topics of what is watched: the fleet as a whole, and each server."""
+"""Topics of what is watched: the fleet as a whole, each server, and alerts."""
 
 import contextlib
 import json
@@ -8,7 +8,7 @@ from typing import Any
 import redis
 from django.utils.translation import gettext as _
 
-from console import streams
+from console import alerts, streams
 from console.errors import NotFound
 from console.live import Present, Told, Topic, viewer
 from console.message import Message, made, newest, newest_of_each
@@ -67,7 +67,12 @@ def merge_steps(messages: list[Message]) -> list[Message]:
     return [made(messages[-1].topic, "steps", fleet_steps.data_of(generation, steps), messages[-1].seq)]
 
 
+def alerts_present(match: re.Match[str]) -> Present:
+    return Present([Told("moved", alerts.counts()._asdict())])
+
+
 TOPICS = [
+    Topic(r"alerts", viewer, alerts_present, conflate=newest),
     Topic(r"fleet", viewer, layout_present, conflate=newest_of_each("id")),
     Topic(r"fleet:rows", viewer, conflate=merge_rows),
     Topic(rf"fleet:(?P<metric>{'|'.join(live_state.METRICS)})", viewer, steps_present, conflate=merge_steps),

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from monitoring import exporters, views
+from monitoring import alert_views, exporters, views
 
 app_name = "monitoring"
 urlpatterns = [
@@ -11,6 +11,9 @@ urlpatterns = [
     path("servers/", views.server_list, name="server-list"),
     path("servers/<slug:name>/", views.server_detail, name="server-detail"),
     path("servers/<slug:name>/now.json", views.server_now, name="server-now"),
+    path("alerts/", alert_views.alert_list, name="alert-list"),
+    path("alerts/counts.json", alert_views.alert_counts, name="alert-counts"),
+    path("alerts/<int:pk>/resolve", alert_views.alert_resolve, name="alert-resolve"),
     path("palette.json", views.palette, name="palette"),
     path("metrics", exporters.metrics, name="metrics"),
     path("demo/remove", views.demo_remove, name="demo-remove"),

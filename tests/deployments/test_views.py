@@ -82,10 +82,10 @@ def test_a_filter_that_is_none_is_left_out_and_named(as_operator, server):
 
 def test_the_list_costs_the_same_queries_for_one_job_as_for_fifty(as_operator, server, django_assert_num_queries):
     make_jobs(server, 1)
-    with django_assert_num_queries(5):  # session, user, jobs, newest attempts, counts
+    with django_assert_num_queries(6):  # session, user, jobs, newest attempts, counts, alerts
         assert len(listed(as_operator.get("/jobs/"))) == 1
     make_jobs(server, 60)
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         assert len(listed(as_operator.get("/jobs/"))) == 50
 
 
