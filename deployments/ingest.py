@@ -11,10 +11,11 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from django.db import transaction
+from django.utils import timezone
 
 from console import untrusted
 from deployments.models import Attempt, Job, JobState, LogChunk, Server, Step
@@ -24,6 +25,7 @@ log = logging.getLogger(__name__)
 MAX_CHUNK_BYTES = 128 * 1024  # raw; agents send at most 64 kB
 MAX_REPORT_ITEMS = 2000
 MAX_REMEDY_BYTES = 4096
+REBOOT_S, MAX_REBOOT_S = 1800.0, 24 * 3600.0
 LAST_MS = 253_370_764_800_000  # the year 9999, which no time zone carries beyond what a date can say
 ATTEMPT = re.compile(rb"[\w-]{1,40}", re.ASCII)
 EVENT = b"\tv\t"
@@ -149,7 +151,7 @@ def _save(done: Stored, attempts: Iterable[Attempt]) -> None:
         if getattr(attempt, "touched", False):
             attempt.save()
     for job in done.jobs.values():
-        job.save(update_fields=["state", "reason", "started_at", "ended_at", "waiting"])
+        job.save(update_fields=["state", "reason", "started_at", "ended_at", "waiting", "reboot"])
 
 
 def events(chunk: Chunk) -> Iterator[tuple[int, datetime, dict[str, Any]]]:
@@ -175,7 +177,7 @@ def fold(attempt: Attempt, line: int, at: datetime, event: dict[str, Any], done:
     act(attempt, line, at, event)
     if attempt.job.batch_id is not None:
         done.batches.add(attempt.job.batch_id)
-    if event["e"] in ("started", "ended", "cancelling"):
+    if event["e"] in ("started", "ended", "cancelling", "waiting_reboot", "rebooted"):
         _fold_job(attempt, event, done)
 
 
@@ -189,6 +191,8 @@ def _fold_job(attempt: Attempt, event: dict[str, Any], done: Stored) -> None:
     job.ended_at = attempt.ended_at
     job.waiting = False  # its server has it
     job.reason = _pair(event.get("reason")) if event["e"] == "ended" else None
+    if event["e"] != "cancelling":
+        job.reboot = _reboot(event) if event["e"] == "waiting_reboot" else None
     done.jobs[job.pk] = job
 
 
@@ -239,6 +243,22 @@ def _cancelling(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]
     attempt.rung = rung if rung in ("interrupt", "terminate", "kill") else ""
 
 
+def _waiting_reboot(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
+    attempt.state = JobState.WAITING_REBOOT
+
+
+def _rebooted(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
+    attempt.state = JobState.RUNNING
+
+
+def _reboot(event: dict[str, Any]) -> dict[str, Any]:
+    """`Job.reboot`, by our own clock: that of a server which starts anew may be anywhere."""
+    within_s, now = untrusted.number(event.get("within_s")), timezone.now()
+    until = now + timedelta(seconds=min(max(0.0, REBOOT_S if within_s is None else within_s), MAX_REBOOT_S))
+    by_hand = event.get("by_hand") is True
+    return {"since": now.isoformat(), "until": until.isoformat(), "by_hand": by_hand, "step": _small(event.get("n"))}
+
+
 def _ended(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
     state = event.get("state")
     attempt.state = state if state in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED) else JobState.FAILED
@@ -253,6 +273,8 @@ FOLDS = {
     "step_end": _step_end,
     "item": _item,
     "cancelling": _cancelling,
+    "waiting_reboot": _waiting_reboot,
+    "rebooted": _rebooted,
     "ended": _ended,
 }
 

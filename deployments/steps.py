@@ -19,6 +19,11 @@ class Step:
 
     `npus` are bus ids; the runner makes ASCEND_RT_VISIBLE_DEVICES of them when the step starts.
     With `may_fail` the job goes on after a non-zero exit code.
+
+    With `needs_root` the argument list is an action of the root helper and its arguments (`agent/root_helper.py`).
+
+    A `reboot` step ends when the server has started anew, for which it has `reboot_s` seconds; the job then goes on
+    with the next step. Its command is what restarts the server; without one a person does.
     """
 
     title: Text
@@ -28,9 +33,13 @@ class Step:
     timeout_s: float = 3600.0
     may_fail: bool = False
     needs_root: bool = False
+    reboot: bool = False
+    reboot_s: float = 1800.0  # such machines take 8 to 15 minutes
 
 
 PYTHON = "{python}"  # the runner puts its own interpreter here, so that steps read the same on console and server
+
+ATTEMPT = "{attempt}"  # the same for the id of the attempt, in what root is asked for
 
 
 def python_module(name: str, *arguments: str) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployments.agent import ROOT, processes, spool
+from deployments.agent import ROOT, processes, reboots, spool
 from deployments.agent.config import Config
 from deployments.steps import Text
 
@@ -19,6 +19,7 @@ MAX_RUNNERS = 32  # at once: hundreds of jobs in one moment must not take the se
 MAX_TRIES = 3
 TRY_AGAIN_S = 5.0
 LEFT_OVER_S = 2.0
+GO_ON_AFTER_S = 5.0  # after a restart: a cancel that was sent meanwhile comes first
 
 DIED = Text(
     "作业的运行器意外终止，它留下的进程已停止。请查看日志与服务器的 dmesg，再重试作业。",
@@ -32,6 +33,16 @@ RESTARTED = Text(
 NEVER_BEGAN = Text(
     "作业的运行器启动不了，详情见日志。请修复代理的安装，再重试作业。",
     "The job's runner could not be started; the log says why. Mend the agent's installation, then try the job again.",
+)
+
+NOT_RESTARTED = Text(
+    "服务器没有在 {minutes} 分钟内重启。后面的步骤没有执行。请查看服务器为何没有重启，再重试作业。",
+    "The server did not restart within {minutes} minutes. The steps after this one were not run. "
+    "See why it did not, then try the job again.",
+)
+NOT_AWAITED = Text(
+    "已按请求取消，不再等待重启；后面的步骤没有执行。",
+    "Cancelled on request, while it waited for the restart; the steps after this one were not run.",
 )
 
 
@@ -52,6 +63,8 @@ class Adopter:
         self.finished: set[str] = set()
         self.tries: dict[str, Tries] = {}
         self.children: list[subprocess.Popen[bytes]] = []
+        self.back: dict[str, float] = {}  # since when the server of a waiting attempt is back
+        self.announced: set[str] = set()  # of the waiting ones, those whose log says so
 
     def tick(self) -> list[str]:
         """Look at every attempt once; returns those whose runner lives or was just started."""
@@ -65,16 +78,35 @@ class Adopter:
         return living + [folder.name for folder in waiting[:room] if self._start(folder)]
 
     def _look(self, folder: Path) -> str:
-        """Whether it "lives", "waits" for its runner, or "" when nothing is left to do."""
+        """Whether it "lives", "waits" for its runner, or "" when there is nothing to do, yet or any more."""
         if (folder / "shipped").exists() or spool.has_ended(folder):
             self.finished.add(folder.name)
             self.tries.pop(folder.name, None)
             return ""
         if spool.is_alive(folder):
             return "lives"
+        if (mark := reboots.read(folder)) is not None:
+            return self._look_at_waiting(folder, mark)
         if spool.runner_identity(folder) is None and not (folder / "lines").exists():
             return "waits"
         bury(folder, DIED)
+        return ""
+
+    def _look_at_waiting(self, folder: Path, mark: reboots.Mark) -> str:
+        """One that waits for the server to start anew: it goes on, or waits, or its waiting has an end."""
+        if (folder / "cancel").exists():
+            finish(folder, "cancelled", NOT_AWAITED, mark)
+        elif reboots.is_anew(mark, self.config):
+            since = self.back.setdefault(folder.name, time.monotonic())
+            return "waits" if time.monotonic() - since >= GO_ON_AFTER_S else ""
+        elif mark.is_over:
+            minutes = f"{mark.within_s / 60:g}"
+            finish(folder, "failed", Text(*(text.format(minutes=minutes) for text in NOT_RESTARTED)), mark)
+        else:
+            self.tries.pop(folder.name, None)
+            self.back.pop(folder.name, None)
+            if (name := f"{folder.name} {mark.n}") not in self.announced and announce(folder, mark):
+                self.announced.add(name)
         return ""
 
     def _start(self, folder: Path) -> bool:
@@ -83,7 +115,8 @@ class Adopter:
         if tries.count and now - tries.at < TRY_AGAIN_S:
             return True
         if tries.count >= MAX_TRIES:
-            bury(folder, NEVER_BEGAN)
+            mark = reboots.read(folder)
+            finish(folder, "failed", NEVER_BEGAN, mark) if mark else bury(folder, NEVER_BEGAN)
             return False
         tries.count += 1
         tries.at = now
@@ -117,6 +150,14 @@ def spawn(folder: Path, config: Config, runner: Sequence[str] = RUNNER) -> "subp
 
 def bury(folder: Path, reason: Text) -> bool:
     """Write the end of an attempt whose runner is gone; whether it is written: a full disk leaves it for later."""
+    identity = spool.runner_identity(folder)
+    if identity and identity.boot_id != processes.boot_id():
+        reason = RESTARTED
+    return finish(folder, "failed", reason)
+
+
+def finish(folder: Path, state: str, reason: Text, mark: reboots.Mark | None = None) -> bool:
+    """Write this end of an attempt that has no runner, and end what its runner left; whether it is written."""
     lock = processes.take_lock(folder / "lock")
     if lock is None:
         return False
@@ -124,12 +165,26 @@ def bury(folder: Path, reason: Text) -> bool:
         if spool.has_ended(folder):
             return True
         identity = spool.runner_identity(folder)
-        if identity and identity.boot_id != processes.boot_id():
-            reason = RESTARTED
-        elif identity:
+        if identity and identity.boot_id == processes.boot_id():
             end_session(identity)
         spool.mend_tail(folder / "lines")
-        _append(folder / "lines", _last_records(folder, reason))
+        _append(folder / "lines", _last_records(folder, state, reason, mark))
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+
+
+def announce(folder: Path, mark: reboots.Mark) -> bool:
+    """Write that the attempt waits, where its runner died before it could; whether it is written."""
+    lock = processes.take_lock(folder / "lock")
+    if lock is None:
+        return False
+    try:
+        if ("waiting_reboot", mark.n) not in spool.said(folder):
+            spool.mend_tail(folder / "lines")
+            _append(folder / "lines", spool.record("v", reboots.waiting_event(mark)))
         return True
     except OSError:
         return False
@@ -150,16 +205,17 @@ def end_session(leader: processes.Identity) -> None:
             time.sleep(0.02)
 
 
-def _last_records(folder: Path, reason: Text) -> bytes:
+def _last_records(folder: Path, state: str, reason: Text, mark: reboots.Mark | None) -> bytes:
     lines = b""
     for line in _tail(folder / "runner.log"):
         lines += spool.record("s", line)
     try:
-        n = json.loads((folder / "step").read_text())["n"]
-        lines += spool.record("v", spool.event("step_end", n=n, state="failed", exit=None, took_s=None))
+        n = mark.n if mark else json.loads((folder / "step").read_text())["n"]
+        if mark is None or ("step_end", n) not in spool.said(folder):
+            lines += spool.record("v", spool.event("step_end", n=n, state=state, exit=None, took_s=None))
     except (OSError, ValueError, KeyError):
         pass  # it died between two steps
-    return lines + spool.record("v", spool.event("ended", state="failed", exit=None, reason=list(reason)))
+    return lines + spool.record("v", spool.event("ended", state=state, exit=None, reason=list(reason)))
 
 
 def _tail(path: Path) -> list[str]:

@@ -26,12 +26,14 @@ def status(found: install.Install) -> int:
         say("代理没有运行。启动：ascend-console start", "The agent does not run. Start it: ascend-console start")
     for folder in install.runners(found):
         say(f"  作业正在运行：{folder.name}", f"  a job runs: {folder.name}")
+    for folder in install.waiting(found):
+        say(f"  作业等待重启：{folder.name}", f"  a job waits for a restart: {folder.name}")
     return 0 if running else 3
 
 
 def leave(found: install.Install, *, now: bool) -> int:
     """Tell the console, stop everything, remove everything. With jobs under way only when `now` says so."""
-    running = install.runners(found)
+    running = [*install.runners(found), *install.waiting(found)]
     if running and not now:
         say(
             f"有 {len(running)} 个作业正在运行，未作改动。请等其结束或取消，或用 leave --now 连同作业一起停止。",

@@ -1,5 +1,6 @@
 """Runs one step: its process group, its output into the spool, its deadline, and the ladder that ends it."""
 
+import contextlib
 import fcntl
 import os
 import selectors
@@ -67,9 +68,9 @@ class StepRun:
             maker.close()
         self._write_items(self.items.close())
         self.selector.close()
-        for stream in (self.process.stdout, self.process.stderr):
-            assert stream is not None
-            stream.close()
+        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
         return self._outcome(step)
 
     def _start(self, step: Step, env: Mapping[str, str], folder: Path) -> Outcome | None:
@@ -77,7 +78,8 @@ class StepRun:
         try:
             self.process = subprocess.Popen(
                 argv,
-                stdin=subprocess.DEVNULL,
+                # Root's processes take no signal of ours: their helper reads the rungs here.
+                stdin=subprocess.PIPE if step.needs_root else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=dict(env),
@@ -169,6 +171,9 @@ class StepRun:
             processes.signal_group(self.process.pid, number)
         else:
             processes.signal_group(self.process.pid, number)
+        if self.process.stdin is not None:
+            with contextlib.suppress(OSError):  # it has ended
+                os.write(self.process.stdin.fileno(), f"{name}\n".encode())
         self.next_rung_at = now + RUNG_S if self.rung + 1 < len(RUNGS) else float("inf")
 
     def _end_left_overs(self) -> None:

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from deployments.agent import VERSION, processes
+from deployments.agent import VERSION, as_root, processes
 from deployments.agent.config import Config
 from deployments.agent.tools import Run
 from monitoring.parsers import ParseError, cann_install_info, failures, lscpu, npu_smi_topo, os_release, version_info
@@ -44,6 +44,7 @@ def collect(config: Config, env: dict[str, str], run: Run) -> dict[str, Any]:
         **versions(root, str(arch)),
         "agent": VERSION,
         "topology": topology(env, run),
+        "root": as_root.state(config),
         "boot_id": processes.boot_id() or None,
     }
 

@@ -13,7 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from deployments.agent import adopt, processes, spool
+from deployments.agent import adopt, processes, reboots, root_install, spool
 
 UNIT = Path("/etc/systemd/system/ascend-console-agent.service")
 # What we put below the folder; nothing else there is ever removed.
@@ -32,6 +32,7 @@ class Install:
     user: str | None = None
     made_user: bool = False
     systemd: bool = False
+    root_helper: bool = False
 
     @property
     def config(self) -> Path:
@@ -76,8 +77,25 @@ def environment(install: Install) -> dict[str, str]:
     return {**kept, "PATH": path, "HOME": str(install.prefix), "PYTHONPATH": str(lib), "PYTHONUNBUFFERED": "1"}
 
 
+# All of these keep sudo from becoming root, each by itself, or the root helper from writing where it has to.
+HARDENING = """\
+NoNewPrivileges=yes
+ProtectSystem=full
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectControlGroups=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+"""
+
+
 def unit(install: Install) -> str:
-    """The systemd unit. KillMode=process: job runners live on when the agent is restarted."""
+    """The systemd unit. Restarting the agent ends its own processes only.
+
+    KillMode=process, and no scope for each runner: the agent's account may not ask systemd for one. A scope of the
+    system needs polkit or root, one of the user a manager that lingers, which old systemd lacks for an account
+    without login. Runners stay in the unit's group instead; OOMPolicy keeps the agent up when a job eats the memory.
+    """
     env = environment(install)
     lines = "".join(f'Environment="{name}={env[name]}"\n' for name in ("PYTHONPATH", "PYTHONUNBUFFERED", "HOME"))
     return f"""\
@@ -93,19 +111,14 @@ User={install.user}
 Restart=always
 RestartSec=2
 KillMode=process
+SendSIGHUP=no
+OOMPolicy=continue
 TimeoutStopSec=60
 UMask=0027
 LimitNOFILE=1048576
 LimitMEMLOCK=infinity
 TasksMax=infinity
-NoNewPrivileges=yes
-ProtectSystem=full
-ProtectKernelModules=yes
-ProtectKernelTunables=yes
-ProtectControlGroups=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes
-
+{"" if install.root_helper else HARDENING}
 [Install]
 WantedBy=multi-user.target
 """
@@ -207,6 +220,12 @@ def runners(install: Install) -> list[Path]:
     return [folder for folder in spool.folders(install.state / "attempts") if spool.is_alive(folder)]
 
 
+def waiting(install: Install) -> list[Path]:
+    """The attempts that wait for this server to start anew."""
+    found = spool.folders(install.state / "attempts")
+    return [one for one in found if reboots.is_left(one) and not spool.is_alive(one) and not spool.has_ended(one)]
+
+
 def end_runners(install: Install) -> None:
     for folder in runners(install):
         who = spool.runner_identity(folder)
@@ -220,6 +239,7 @@ def remove(install: Install) -> None:
         subprocess.run(["systemctl", "disable", "--quiet", UNIT.name], check=False, timeout=60)
         UNIT.unlink(missing_ok=True)
         subprocess.run(["systemctl", "daemon-reload"], check=False, timeout=60)
+    root_install.take_away(install.prefix)
     for name in OURS:
         path = install.prefix / name
         if path.is_dir() and not path.is_symlink():

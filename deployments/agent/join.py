@@ -4,6 +4,7 @@ The console's script (deployments/join/join.sh) runs this from the code that it 
 JOIN_* in the environment. Run again it repairs: what is there and good is kept, the credentials too.
 """
 
+import dataclasses
 import json
 import os
 import pwd
@@ -16,7 +17,7 @@ import venv
 from pathlib import Path
 from typing import Any
 
-from deployments.agent import config, install
+from deployments.agent import config, install, root_install
 from deployments.agent.config import spoken
 from deployments.agent.join_checks import Console, Stopped, check_clock, check_redis, say
 from deployments.steps import Text
@@ -115,6 +116,27 @@ def own_files(place: install.Install) -> None:
         for name in ("state", "log"):
             shutil.chown(place.prefix / name, place.user)
             (place.prefix / name).chmod(0o750)
+
+
+def with_root_helper(place: install.Install) -> install.Install:
+    """The root helper installed, or taken away where it is not wished or cannot be safe here."""
+    if not place.user or os.environ.get("NO_ROOT_HELPER", "") not in ("", "0"):
+        root_install.take_away(place.prefix)
+        return place
+    try:
+        root_install.put(place.prefix, place.user)
+    except (root_install.NotInstalled, OSError, subprocess.SubprocessError) as error:
+        zh, en = error.text if isinstance(error, root_install.NotInstalled) else (str(error), str(error))
+        say(
+            f"注意：未安装 root 助手（{zh}）。需要 root 的作业种类在这台服务器上不可用，其余照常。",
+            f"Note: no root helper was installed ({en}). Job kinds that need root are missing here; all others work.",
+        )
+        return place
+    say(
+        f"已安装 root 助手；允许它的唯一 sudoers 文件：{root_install.SUDOERS}",
+        f"The root helper is installed; the one sudoers file that allows it: {root_install.SUDOERS}",
+    )
+    return dataclasses.replace(place, root_helper=True)
 
 
 def get_config(console: Console, place: install.Install) -> config.Config:
@@ -226,6 +248,7 @@ def join(console: Console, prefix: Path, code: Path, server_id: int, wish: str) 
     made_user = made_user or bool(before and before.made_user and before.user == user)
     place = install.Install(prefix, console.url, console.pin, server_id, user, made_user, install.has_systemd())
     own_files(place)
+    place = with_root_helper(place)
     place.save()
     make_environment(place, code)
     check_account(place)

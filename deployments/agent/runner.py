@@ -7,17 +7,19 @@ Holds the attempt's lock for life. Everything it has to tell goes to the spool; 
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from deployments.agent import ROOT, devices, processes, spool
+from deployments.agent import ROOT, as_root, devices, processes, reboots, spool
 from deployments.agent.config import Config, load
 from deployments.agent.environment import passed_on
 from deployments.agent.execution import Outcome, StepRun
@@ -55,7 +57,11 @@ class Attempt:
     signals: Signals
 
     def is_cancelled(self) -> bool:
-        return self.signals.terminated or (self.folder / "cancel").exists()
+        return self.signals.terminated or self.is_unwanted()
+
+    def is_unwanted(self) -> bool:
+        """Whether somebody asked for a cancel; a signal alone may come from a server that shuts down."""
+        return (self.folder / "cancel").exists()
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -68,12 +74,18 @@ def main(argv: list[str] | None = None) -> int:
         os.setsid()
     signals = Signals()
     lock = processes.take_lock(folder / "lock")
-    if lock is None or not write_pid(folder):
-        return 0  # another runner has or had this attempt
+    mark = reboots.read(folder)
+    if lock is None or not (write_pid(folder) if mark is None else take_up(folder, mark, load(options.config))):
+        return 0  # another runner has or had this attempt, or it waits
     writer = SpoolWriter(folder / "lines")
     try:
         attempt = Attempt(folder, load(options.config), json.loads((folder / "spec.json").read_text()), writer, signals)
-        state, code, reason = run(attempt)
+        verdict = run(attempt, mark)
+        if verdict is None:  # who starts with another boot id goes on
+            writer.sync()
+            writer.close()
+            return 0
+        state, code, reason = verdict
     except Exception:
         import traceback  # every runner would pay for loading it
 
@@ -90,33 +102,71 @@ BROKEN = Text(
     "The runner itself failed; the end of the log says how. Report it, then try the job again.",
 )
 CANCELLED = Text("已按请求取消。", "Cancelled on request.")
+TOLD_TO_END = Text(
+    "作业的运行器被要求结束（SIGTERM）：服务器正在关机或重启，或有人停止了它。请检查这一步做到了哪里，再重试作业。",
+    "The job's runner was told to end (SIGTERM): the server shut down or restarted, or somebody stopped it. "
+    "See how far this step came, then try the job again.",
+)
+NO_ROOM = Text(
+    "磁盘已满，无法记下作业在等待重启，因此没有重启服务器。请清出空间，再重试。",
+    "The disk is full, so that the job waits for a restart could not be noted, and the server was not restarted. "
+    "Free some space, then try again.",
+)
+TELL_S = 3.0
 
 
 def write_pid(folder: Path) -> bool:
     """Leave our identity; False when a runner has been here before. Appears whole or not at all."""
-    path = folder / "pid"
-    if path.exists() or (folder / "lines").exists():
+    if (folder / "pid").exists() or (folder / "lines").exists():
         return False
-    own = processes.identity(os.getpid())
-    assert own is not None
-    spool.write_whole(path, json.dumps(own._asdict()).encode())
+    _write_identity(folder)
     return True
 
 
-def run(attempt: Attempt) -> tuple[str, int | None, Text | None]:
-    """All steps in order; state, exit code and reason of the whole."""
+def take_up(folder: Path, mark: reboots.Mark, config: Config) -> bool:
+    """Go on with an attempt that waited for the server to start anew; False when it has not."""
+    if not reboots.is_anew(mark, config):
+        return False
+    spool.mend_tail(folder / "lines")
+    _write_identity(folder)
+    return True
+
+
+def _write_identity(folder: Path) -> None:
+    own = processes.identity(os.getpid())
+    assert own is not None
+    spool.write_whole(folder / "pid", json.dumps(own._asdict()).encode())
+
+
+Verdict = tuple[str, int | None, Text | None]
+
+
+def run(attempt: Attempt, mark: reboots.Mark | None = None) -> Verdict | None:
+    """All steps in order, those behind `mark` where there is one; state, exit code and reason of the whole.
+
+    None when the job waits for the server to start anew.
+    """
     spec, writer = attempt.spec, attempt.writer
-    writer.event("started", attempt=spec["attempt"], pid=os.getpid(), host=os.uname().nodename)
+    said = spool.said(attempt.folder) if mark else set()
+    if mark is None:
+        writer.event("started", attempt=spec["attempt"], pid=os.getpid(), host=os.uname().nodename)
+    else:
+        say_back(attempt, mark, said)
     kind = load_kind(spec["kind"])
     steps: list[Step] = kind.steps(read_params(kind.Params, spec["params"]))
-    verdict: tuple[str, int | None, Text | None] = ("succeeded", 0, None)
+    verdict: Verdict = ("succeeded", 0, None)
     for n, step in enumerate(steps, start=1):
-        writer.event("step", n=n, of=len(steps), title=list(step.title), argv=_shown(step.argv))
+        if mark and n <= mark.n:
+            continue
+        if ("step", n) not in said:
+            writer.event("step", n=n, of=len(steps), title=list(step.title), argv=_shown(step.argv))
         if verdict[0] != "succeeded":
             writer.event("step_end", n=n, state="skipped", exit=None, took_s=0.0)
             continue
         began = time.monotonic()
-        outcome = run_step(attempt, n, step)
+        outcome = restart(attempt, n, step) if step.reboot else run_step(attempt, n, step)
+        if outcome is None:
+            return None
         if outcome.reason and outcome.state == "failed":
             writer.say(f"{outcome.reason.zh} {outcome.reason.en}")
         took_s = round(time.monotonic() - began, 3)
@@ -126,26 +176,72 @@ def run(attempt: Attempt) -> tuple[str, int | None, Text | None]:
     return verdict
 
 
-def run_step(attempt: Attempt, n: int, step: Step) -> Outcome:
-    if attempt.is_cancelled():
-        return Outcome("cancelled", None, CANCELLED)
-    if step.needs_root and os.geteuid() != 0 and not attempt.config.simulated:
-        return Outcome(
-            "failed",
-            None,
-            Text(
-                "这一步需要 root 权限，而代理不是以 root 运行。请以 root 运行代理，再重试。",
-                "This step needs root, and the agent does not run as root. Run the agent as root, then try again.",
-            ),
-        )
+def say_back(attempt: Attempt, mark: reboots.Mark, said: set[tuple[str, int]]) -> None:
+    """Tell that the server has started anew, and end the step that waited for it; once."""
+    if ("step_end", mark.n) in said:
+        return
+    took_s = max(0.0, round(time.time() - mark.at, 3))
+    attempt.writer.events(
+        spool.event("rebooted", n=mark.n, boot_id=reboots.boot_id(attempt.config), took_s=took_s),
+        spool.event("step_end", n=mark.n, state="succeeded", exit=0, took_s=took_s),
+    )
+
+
+def run_step(
+    attempt: Attempt, n: int, step: Step, is_cancelled: Callable[[], bool] | None = None, *, keep_mark: bool = False
+) -> Outcome:
+    """Run one step. From here on its command may have run, so a mark that waits for a restart goes before it."""
+    cancelled = is_cancelled or attempt.is_cancelled
+    if cancelled():
+        return _cancelled(attempt)
     items = attempt.folder / f"items-{n}"
     try:
         env = environment(attempt, step, items)
-    except devices.NoSuchNpu as error:
+        argv = as_root.command(attempt.config, step.argv, attempt.spec["attempt"]) if step.needs_root else step.argv
+    except (devices.NoSuchNpu, as_root.NoRoot) as error:
         return Outcome("failed", None, error.text)
     note_step(attempt, n)
-    running = StepRun(attempt.writer, items, attempt.is_cancelled, attempt.signals.wakeup)
-    return running.run(step, env, attempt.folder)
+    if not keep_mark:
+        reboots.clear(attempt.folder)
+    running = StepRun(attempt.writer, items, cancelled, attempt.signals.wakeup)
+    outcome = running.run(dataclasses.replace(step, argv=argv), env, attempt.folder)
+    return _cancelled(attempt, outcome.exit) if outcome.state == "cancelled" else outcome
+
+
+def _cancelled(attempt: Attempt, code: int | None = None) -> Outcome:
+    return Outcome("cancelled", code, CANCELLED) if attempt.is_unwanted() else Outcome("failed", code, TOLD_TO_END)
+
+
+def restart(attempt: Attempt, n: int, step: Step) -> Outcome | None:
+    """Have the server started anew; None when that is under way, or somebody's task, and the job waits for it."""
+    if attempt.is_cancelled():
+        return _cancelled(attempt)
+    note_step(attempt, n)
+    try:
+        mark = reboots.leave(attempt.folder, attempt.config, n, step.reboot_s, by_hand=not step.argv)
+        attempt.writer.events(reboots.waiting_event(mark))
+        if not attempt.writer.sync():
+            raise OSError
+    except OSError:
+        reboots.clear(attempt.folder)
+        return Outcome("failed", None, NO_ROOM)
+    if not step.argv:
+        return None
+    _let_it_be_told(attempt)
+    # A server that goes down sends SIGTERM to everybody, us and the command included: neither is a cancel.
+    limited = dataclasses.replace(step, timeout_s=min(step.timeout_s, step.reboot_s))
+    outcome = run_step(attempt, n, limited, attempt.is_unwanted, keep_mark=True)
+    if outcome.state == "succeeded" or (outcome.state == "failed" and outcome.exit in (128 + 15, 128 + 9)):
+        return None
+    reboots.clear(attempt.folder)
+    return outcome
+
+
+def _let_it_be_told(attempt: Attempt) -> None:
+    """A moment for the link to tell the console why this server will fall silent."""
+    until = time.monotonic() + TELL_S
+    while time.monotonic() < until and not attempt.is_unwanted():
+        time.sleep(0.05)
 
 
 def note_step(attempt: Attempt, n: int) -> None:

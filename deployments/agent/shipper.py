@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deployments.agent import keys, spool
+from deployments.agent import keys, reboots, spool
 
 WINDOW = 16  # chunks on their way, for each attempt
 PATIENCE_S = 1.0  # without progress, when the console has taken the chunks out of the stream
@@ -86,8 +86,9 @@ class Shipper:
         return any(track.flying or now - track.wrote_at < BUSY_S for track in self.tracks.values())
 
     def active(self) -> list[str]:
-        """Attempts whose runner lives."""
-        return [name for name, track in self.tracks.items() if spool.is_alive(track.folder)]
+        """Attempts whose runner lives, or that wait for the server to start anew."""
+        folders = ((name, track.folder) for name, track in self.tracks.items())
+        return [name for name, folder in folders if spool.is_alive(folder) or reboots.is_left(folder)]
 
     def tick(self) -> int:
         """One round over all attempts; returns how many chunks were sent."""

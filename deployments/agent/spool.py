@@ -1,12 +1,13 @@
 """The folder of one attempt on a server's disk: its claim, its lines, and how they are read and kept.
 
 `<state>/attempts/<attempt>/` holds `spec.json` (the signed payload, byte for byte: the claim), `lock` (held by the
-runner for life), `pid` (the runner's identity), `step` (the step it is at), `cancel`, `lines`, and `shipped` (every
-line is with the console).
+runner for life), `pid` (the runner's identity), `step` (the step it is at), `cancel`, `reboot` (`reboots.py`), `lines`,
+and `shipped` (every line is with the console).
 
 A record of `lines` is `<epoch_ms>\\t<kind>\\t<text>\\n` in UTF-8, with at most 32 KB of text.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -51,10 +52,10 @@ def claim(attempts: Path, attempt: str, body: str, records: bytes = b"") -> str:
         return _holder(final, body)
     aside = attempts / f"{NEW}{attempt}-{os.getpid()}-{time.monotonic_ns()}"
     aside.mkdir(parents=True, mode=0o700)
-    _write_synced(aside / "spec.json", body.encode())
+    write_synced(aside / "spec.json", body.encode())
     if records:
-        _write_synced(aside / "lines", records)
-    _sync_folder(aside)
+        write_synced(aside / "lines", records)
+    sync_folder(aside)
     try:
         aside.rename(final)
     except OSError:  # another claim was faster: a folder that is not empty is never replaced
@@ -62,7 +63,7 @@ def claim(attempts: Path, attempt: str, body: str, records: bytes = b"") -> str:
         if not final.exists():
             raise
         return _holder(final, body)
-    _sync_folder(attempts)
+    sync_folder(attempts)
     return "claimed"
 
 
@@ -73,14 +74,14 @@ def _holder(folder: Path, body: str) -> str:
         return "other"
 
 
-def _write_synced(path: Path, data: bytes) -> None:
+def write_synced(path: Path, data: bytes) -> None:
     with path.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -129,6 +130,20 @@ def has_ended(folder: Path) -> bool:
     if last[2]:  # a record that was cut
         return False
     return b'\tv\t{"e":"ended"' in last[0].rpartition(b"\n")[2]
+
+
+def said(folder: Path) -> set[tuple[str, int]]:
+    """(name, step number) of every event about a step that stands in the lines."""
+    found = set()
+    with contextlib.suppress(FileNotFoundError), (folder / "lines").open("rb") as file:
+        for line in file:
+            parts = line.split(b"\t", 2)
+            if len(parts) != 3 or parts[1] != b"v" or not line.endswith(b"\n"):
+                continue
+            fields = json.loads(parts[2])
+            if "n" in fields:
+                found.add((str(fields["e"]), int(fields["n"])))
+    return found
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,19 @@ class SpoolWriter:
         self._add(record("v", event(name, **fields)), "v")
         self.flush()
 
+    def events(self, *texts: str) -> None:
+        """Several event records in one write: all of them are there, or none."""
+        self._add(b"".join(record("v", text) for text in texts), "v")
+        self.flush()
+
+    def sync(self) -> bool:
+        """Whether all that was written is on the disk now, also after a power cut."""
+        self.flush()
+        if self.held:
+            return False
+        os.fsync(self.descriptor)
+        return True
+
     def say(self, text: str) -> None:
         """The console's own words, one line."""
         self.line("s", clean(text).replace("\n", " ").encode())

@@ -15,7 +15,7 @@ from deployments.agent import ROOT, devices, processes, spool
 from deployments.agent.adopt import Adopter
 from deployments.agent.config import Config
 from deployments.agent.link import Link
-from deployments.demo import fleet, physics, root
+from deployments.demo import fleet, physics, reboots, root
 from deployments.demo.state import Engines
 from deployments.demo.telemetry import DemoSampler
 
@@ -47,7 +47,8 @@ class Member:
         self.worker: subprocess.Popen[bytes] | None = None
 
     def is_silent(self, t: float) -> bool:
-        return physics.is_silent(self.server, t)
+        # Only a job has it start anew, and jobs are looked for only where some are.
+        return physics.is_silent(self.server, t) or (self.is_busy and reboots.is_down(self.config.state_dir, t))
 
     def messages(self, t: float) -> list[bytes]:
         """What the sampler has to say at this second: a sample, and the facts when they are due."""

@@ -17,6 +17,7 @@ LINK = "-> "
 # Those that a server does not have are here too, so that a job never finds this machine's.
 PROGRAMS = (
     *("npu-smi", "hccn_tool", "uname", "hostname", "getconf", "ldd", "lscpu", "lspci", "df", "chronyc", "timedatectl"),
+    "root-helper",
     *("docker", "podman", "nerdctl", "python3", "python3.10", "python3.11", "python3.12"),
 )
 ASCEND = "usr/local/Ascend"

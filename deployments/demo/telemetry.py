@@ -9,7 +9,7 @@ from deployments.agent.config import Config
 from deployments.agent.owners import Owners
 from deployments.agent.sampler import Sampler
 from deployments.agent.tools import Output
-from deployments.demo import answers, physics, systems, tools
+from deployments.demo import answers, physics, reboots, systems, tools
 from deployments.demo.fleet import DemoServer, Engine
 from deployments.demo.state import Engines
 
@@ -53,7 +53,9 @@ class DemoSampler(Sampler):
         return Output(code, text)
 
     def figures(self) -> dict[str, float | None]:
-        return physics.host(self.server, time.time(), self.engines.running(), self.jobs())
+        made = physics.host(self.server, time.time(), self.engines.running(), self.jobs())
+        up = reboots.uptime_s(self.config.state_dir)
+        return made if up is None else made | {"uptime_s": up}
 
     def sample(self) -> dict[str, Any]:
         made = super().sample()
@@ -86,6 +88,7 @@ def facts(server: DemoServer, t: float) -> dict[str, Any]:
             "firmware": server.stack.firmware,
             "cann": server.stack.cann,
             "agent": VERSION,
+            "root": "helper",
             "boot_id": f"demo-{server.name}",
             "topology": answers.links(server) if readable else None,
         },

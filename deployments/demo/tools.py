@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from deployments.demo import answers, fleet, physics, systems, tables
+from deployments.demo import answers, fleet, physics, reboots, systems, tables
 from deployments.demo.fleet import Chip, DemoServer, Engine
 from deployments.demo.state import Engines
 
@@ -95,6 +95,14 @@ def uname(ask: Ask) -> Said:
     return 0, " ".join(known.get(word, "Linux") for word in ask.words or ["-s"]) + "\n"
 
 
+def root_helper(ask: Ask) -> Said:
+    """The root helper of a simulated server: it plays the restart."""
+    if ask.words[:1] != ["reboot"]:
+        return 2, "root-helper: there is no such action; there are: reboot\n"
+    reboots.begin(Path(os.environ.get("ASCEND_ROOT", "/nonexistent")).parent, ask.t)
+    return 0, f"simulated: the server goes down and is back in {reboots.DOWN_S:g} s\n"
+
+
 def hostname(ask: Ask) -> Said:
     return 0, f"{ask.server.name}\n"
 
@@ -170,6 +178,7 @@ PROGRAMS: dict[str, Callable[[Ask], Said]] = {
     "chronyc": chronyc,
     "docker": docker,
     "python3": python3,
+    "root-helper": root_helper,
 }
 
 

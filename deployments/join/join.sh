@@ -6,6 +6,7 @@
 #   PYTHON=/path/to/python3   use this Python (3.10 or newer)
 #   PREFIX=/some/folder       without root: everything goes below this folder and runs as this user
 #   AGENT_USER=name           with root: the account of the agent, made where it does not exist (ascend-console)
+#   NO_ROOT_HELPER=1          with root: install no root helper; job kinds that need root are then missing
 set -u
 umask 022
 
@@ -36,7 +37,8 @@ elevate() {
         "需要 root 权限，而这里没有 sudo。请以 root 运行，或先 export PREFIX=/目录，安装到自己的目录。" \
         "This needs root, and there is no sudo here. Run it as root, or “export PREFIX=/folder” first, to install into a folder of yours."
     say "需要 root 权限，改用 sudo 继续。" "This needs root, so it goes on with sudo."
-    exec sudo env LANG="${LANG:-C}" PYTHON="${PYTHON:-}" AGENT_USER="${AGENT_USER:-}" sh "$0"
+    exec sudo env LANG="${LANG:-C}" PYTHON="${PYTHON:-}" AGENT_USER="${AGENT_USER:-}" \
+        NO_ROOT_HELPER="${NO_ROOT_HELPER:-}" sh "$0"
 }
 
 check_prefix() {
@@ -174,7 +176,7 @@ ASCEND_CONSOLE_FETCH
     say "使用 $("$python" --version) ($python)，安装到 $prefix。" "Using $("$python" --version) ($python), installing into $prefix."
     unpack_agent
     JOIN_CONSOLE=$CONSOLE JOIN_TOKEN=$TOKEN JOIN_PIN=$PIN JOIN_SERVER_ID=$SERVER_ID JOIN_PREFIX=$prefix JOIN_CODE=$code \
-        AGENT_USER=${AGENT_USER:-} PYTHONPATH="$code/lib:$code/site" PYTHONDONTWRITEBYTECODE=1 \
+        AGENT_USER=${AGENT_USER:-} NO_ROOT_HELPER=${NO_ROOT_HELPER:-$WITHOUT_ROOT} PYTHONPATH="$code/lib:$code/site" PYTHONDONTWRITEBYTECODE=1 \
         "$python" -m deployments.agent.join
 }
 

@@ -28,6 +28,11 @@ def load(name: str) -> ModuleType:
     return module
 
 
+def that_need_root() -> list[str]:
+    """Kinds that need root, at least with some parameters."""
+    return [name for name in names() if getattr(_module(name), "NEEDS_ROOT", False)]
+
+
 def _module(name: str) -> ModuleType:
     return importlib.import_module(f"{__name__}.{name}")
 
@@ -38,6 +43,7 @@ def describe(name: str) -> dict[str, Any]:
     return {
         "kind": name,
         "title": list(module.TITLE),
+        "needs_root": getattr(module, "NEEDS_ROOT", False),
         "params": [_field(field) for field in dataclasses.fields(module.Params)],
     }
 

@@ -37,6 +37,7 @@ class Enrolment(models.Model):
     expires_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True, blank=True)  # when the server's credentials were handed out
     address = models.GenericIPAddressField(null=True, blank=True)  # where the first call came from
+    root_helper = models.BooleanField(default=True)  # joining as root installs it
     steps = models.JSONField(default=no_steps)
 
     class Meta:

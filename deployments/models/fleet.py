@@ -46,6 +46,11 @@ class Server(models.Model):
         return self.name
 
     @property
+    def has_root(self) -> bool:
+        """Whether its agent says that it has a way to root; False also where it has not said so."""
+        return self.simulated or self.facts.get("root") in ("root", "helper")
+
+    @property
     def is_silent(self) -> bool:
         """True when nothing was heard for SILENT_AFTER_S, or ever: it takes a job later, if it comes back."""
         return self._unheard_for(settings.SILENT_AFTER_S)

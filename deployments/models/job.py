@@ -1,5 +1,7 @@
 """Jobs, their attempts, steps and logs. State is the fold of the events that a server sends."""
 
+from datetime import datetime
+
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
@@ -44,6 +46,8 @@ class Job(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     not_after = models.DateTimeField()
+    # While it waits for its server to start anew: {"since", "until": ISO times by our clock, "by_hand", "step"}
+    reboot = models.JSONField(null=True, blank=True)
 
     class Meta:
         ordering = ["-id"]
@@ -59,6 +63,11 @@ class Job(models.Model):
     @property
     def is_ended(self) -> bool:
         return self.state in ENDED
+
+    @property
+    def reboot_until(self) -> datetime | None:
+        """Until when it waits for its server to start anew; None when it does not."""
+        return datetime.fromisoformat(self.reboot["until"]) if self.reboot else None
 
 
 class Attempt(models.Model):

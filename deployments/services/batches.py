@@ -73,11 +73,14 @@ def start(
     """
     jobs.check_may_operate(by)
     module = jobs.find_kind(kind)
-    locks = list(module.locks(jobs.checked_params(module, params)))
+    read = jobs.checked_params(module, params)
+    locks = list(module.locks(read))
     jobs.check_ticket(ticket)
     plan.check()
     servers, problems = selection.find(asked)
     _must_hit(servers, problems)
+    if jobs.needs_root(module, read):
+        _must_have_root(servers)
     placed = selection.waves(servers, canary=plan.canary, size=plan.size, spread=plan.spread)
     now = timezone.now()
     with transaction.atomic():
@@ -109,6 +112,17 @@ def _must_hit(servers: Sequence[Server], problems: Sequence[str]) -> None:
             _("Every selected server is silent, so the batch was not started."),
             _("Start their agents, then try again."),
             code="server_offline",
+        )
+
+
+def _must_have_root(servers: Sequence[Server]) -> None:
+    lacking = [server.name for server in servers if not server.has_root]
+    if lacking:
+        raise Conflict(
+            _("These servers have no root helper, which the job needs: %(names)s.")
+            % {"names": ", ".join(lacking[:20])},
+            _("Leave them out, or join them again as root, without NO_ROOT_HELPER."),
+            code="no_root",
         )
 
 
@@ -210,7 +224,7 @@ def _start_wave(batch: Batch, ids: Sequence[int]) -> list[Attempt]:
     until = now + timedelta(seconds=settings.JOB_VALID_S)
     fresh: dict[str, Any] = {
         "state": JobState.QUEUED, "reason": None, "started_at": None, "ended_at": None, "cancel_requested_at": None,
-        "not_after": until,
+        "not_after": until, "reboot": None,
     }  # fmt: skip
     groups: dict[str, list[int]] = {"silent": [], "waits": [], "goes": []}
     attempts = []

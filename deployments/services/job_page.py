@@ -154,7 +154,7 @@ def shown(job: Job, attempt: Attempt | None, attempts: list[Attempt]) -> dict[st
     newest = attempt is None or attempt is attempts[-1]
     state = job.state if attempt is None or newest else attempt.state
     started, ended = (attempt.started_at, attempt.ended_at) if attempt else (None, None)
-    runs = started is not None and ended is None and state == JobState.RUNNING
+    runs = started is not None and ended is None and state in (JobState.RUNNING, JobState.WAITING_REBOOT)
     known = verdict_counts(attempt.report if attempt else [])
     failed_step = next((step for step in steps if step.state == "failed"), None)
     return {

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -37,7 +39,7 @@ class Verdict:
 def verdict(job: Job, state: str, counts: Mapping[str, int], steps: Sequence[StepState], *, newest: bool) -> Verdict:
     """What to say of an attempt in `state`; `counts` are those of its report, {} without one."""
     reason = pick(job.reason) if newest else ""
-    if state in (JobState.SUCCEEDED, JobState.RUNNING) and counts:
+    if job.kind == "check" and state in (JobState.SUCCEEDED, JobState.RUNNING) and counts:
         return _checked(job, state, counts, steps)
     say = WORDS.get(JobState(state), _other)
     return say(job, reason, steps)
@@ -102,8 +104,20 @@ def _waiting(job: Job, wait: waiting.Wait) -> Verdict:
 
 
 def _rebooting(job: Job, reason: str, steps: Sequence[StepState]) -> Verdict:
-    text = _("It goes on with the next step when it is back.")
-    return Verdict(_("%(server)s restarts") % {"server": job.server.name}, text, "info", "state-queued")
+    name = {"server": job.server.name}
+    if not job.reboot:
+        return Verdict(_("%(server)s restarts") % name, "", "info", "state-queued")
+    since, until = (timezone.localtime(datetime.fromisoformat(job.reboot[key])) for key in ("since", "until"))
+    clock = "%H:%M:%S" if since.date() == until.date() else "%Y-%m-%d %H:%M:%S"
+    span = _("Since %(since)s, until %(until)s at the latest.") % {
+        "since": since.strftime(clock), "until": until.strftime(f"{clock} %z"),
+    }  # fmt: skip
+    if job.reboot["by_hand"]:
+        title = _("Waits until somebody restarts %(server)s") % name
+        text = _("Restart it now, by its own command or its BMC; the job goes on with the next step by itself.")
+        return Verdict(title, f"{text} {span}", "warning", "state-warning")
+    text = _("The job has restarted it, and goes on with the next step when it is back.")
+    return Verdict(_("%(server)s restarts") % name, f"{text} {span}", "info", "state-queued")
 
 
 def _succeeded(job: Job, reason: str, steps: Sequence[StepState]) -> Verdict:

@@ -40,8 +40,9 @@ def queue_job(
 
     The queue entry is written when the row commits, so an agent never holds a job that the console
     cannot show; where Redis is away just then, ingest pushes it later. Raises NotAllowed, NotFound
-    for an unknown kind, Invalid for wrong parameters, Conflict for a server that was never heard or
-    is silent. What has to wait (see services/waiting.py) waits, or with `wait=False` is a Conflict too.
+    for an unknown kind, Invalid for wrong parameters, Conflict for a server that was never heard, is
+    silent, or has no root helper where the job needs it. What has to wait (see services/waiting.py)
+    waits, or with `wait=False` is a Conflict too.
     """
     check_may_operate(by)
     module = find_kind(kind)
@@ -54,6 +55,7 @@ def queue_job(
             _("Start the agent on %(server)s, then queue the job again.") % {"server": server.name},
             code="server_offline",
         )
+    check_root(server, kind, module, read)
     locks = list(module.locks(read))
     with transaction.atomic():
         # The server's row is the mutex: two requests at once see each other's locks.
@@ -117,7 +119,7 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
                 code="server_offline",
             )
         job.waiting = _must_wait(server, job.kind, job.locks, wait, apart_from=job)
-        job.state, job.reason = JobState.QUEUED, None
+        job.state, job.reason, job.reboot = JobState.QUEUED, None, None
         job.started_at = job.ended_at = job.cancel_requested_at = None
         job.not_after = timezone.now() + timedelta(seconds=settings.JOB_VALID_S)
         job.save()
@@ -212,6 +214,7 @@ def as_json(job: Job, wait: waiting.Wait | None = None) -> dict[str, Any]:
         "reasons": job.reason,
         "waiting": wait.as_json() if wait else None,
         "batch": job.batch_id,
+        "reboot": job.reboot if job.state == JobState.WAITING_REBOOT else None,
         "cancelling": bool(job.cancel_requested_at) and not job.is_ended,
         "created_at": _iso(job.created_at),
         "started_at": _iso(job.started_at),
@@ -267,6 +270,23 @@ def checked_params(module: ModuleType, params: Mapping[str, Any]) -> Any:
             _("Mend them and send the job again."),
             code="invalid_params",
         ) from error
+
+
+def check_root(server: Server, kind: str, module: ModuleType, read: Any) -> None:
+    """Raises Conflict where these parameters need root, and the server's agent has no way to it."""
+    if server.has_root or not needs_root(module, read):
+        return
+    raise Conflict(
+        _("“%(kind)s” needs root, and the agent on %(server)s has no root helper.")
+        % {"kind": pick(module.TITLE), "server": server.name},
+        _("Join %(server)s again as root, without NO_ROOT_HELPER, or choose another server.") % {"server": server.name},
+        code="no_root",
+    )
+
+
+def needs_root(module: ModuleType, read: Any) -> bool:
+    """Whether a kind needs root with these parameters: it says that it may, and one of its steps does."""
+    return getattr(module, "NEEDS_ROOT", False) and any(step.needs_root for step in module.steps(read))
 
 
 def check_ticket(ticket: str) -> None:

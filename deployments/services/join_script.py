@@ -39,6 +39,7 @@ def script(enrolment: Enrolment) -> str:
         "NAME": enrolment.server.name,
         "SERVER_ID": str(enrolment.server_id),
         "BUNDLE_SHA256": bundle.agent().digest,
+        "WITHOUT_ROOT": "" if enrolment.root_helper else "1",
         **{f"RUNTIME_{machine}": f"{kept[machine].digest} {kept[machine].python}" if machine in kept else ""
            for machine in runtimes.MACHINES.values()},
     }  # fmt: skip

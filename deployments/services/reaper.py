@@ -23,7 +23,8 @@ OF_ONE_SERVER = 20
 
 def mark_lost(silent: Iterable[int]) -> list[Job]:
     """Jobs that run on a silent server (ids) become lost. Returns them."""
-    running = Job.objects.filter(server__in=list(silent), state=JobState.RUNNING).select_related("server", "requester")
+    silent = list(silent)
+    running = Job.objects.filter(server__in=silent, state=JobState.RUNNING).select_related("server", "requester")
     lost = []
     for job in running:
         seen = job.server.last_seen_at
@@ -38,7 +39,36 @@ def mark_lost(silent: Iterable[int]) -> list[Job]:
             job.state, job.reason = JobState.LOST, list(reason)
             lost.append(job)
             jobs.tell(job)
+    return lost + _mark_lost_rebooting(silent)
+
+
+def _mark_lost_rebooting(silent: Iterable[int]) -> list[Job]:
+    """The same for those that wait for their server to start anew, whose own time is over."""
+    rows = Job.objects.filter(server__in=list(silent), state=JobState.WAITING_REBOOT)
+    now, lost = timezone.now(), []
+    for job in rows.select_related("server", "requester"):
+        if job.reboot and job.reboot_until and job.reboot_until > now:
+            continue
+        began = datetime.fromisoformat(job.reboot["since"]) if job.reboot else None
+        since = timezone.localtime(began).strftime("%H:%M:%S %z") if began else "—"
+        reason = Text(
+            f"{job.server.name} 自 {since} 起等待重启，过了时限仍未恢复；请到现场或通过 BMC 查看，恢复后从下一步继续",
+            f"{job.server.name} was to restart since {since} and is not back within its time; look at it on site or by "
+            "its BMC. When it is back, the job goes on with the next step",
+        )
+        still = Job.objects.filter(pk=job.pk, state=JobState.WAITING_REBOOT)
+        if still.update(state=JobState.LOST, reason=list(reason)):
+            job.state, job.reason = JobState.LOST, list(reason)
+            lost.append(job)
+            jobs.tell(job)
     return lost
+
+
+def restarting() -> set[int]:
+    """Ids of the servers that a job has start anew, within its time: their silence is no news."""
+    rows = Job.objects.filter(state=JobState.WAITING_REBOOT).exclude(reboot=None).only("server_id", "reboot")
+    now = timezone.now()
+    return {job.server_id for job in rows if job.reboot_until and job.reboot_until > now}
 
 
 def bring_back(active: Mapping[int, Collection[str]]) -> list[Job]:
@@ -49,8 +79,9 @@ def bring_back(active: Mapping[int, Collection[str]]) -> list[Job]:
         job = attempt.job
         if attempt.pk not in active.get(job.server_id, ()):
             continue
-        if Job.objects.filter(pk=job.pk, state=JobState.LOST).update(state=JobState.RUNNING, reason=None):
-            job.state, job.reason = JobState.RUNNING, None
+        state = JobState.WAITING_REBOOT if job.reboot else JobState.RUNNING
+        if Job.objects.filter(pk=job.pk, state=JobState.LOST).update(state=state, reason=None):
+            job.state, job.reason = state, None
             back.append(job)
             jobs.tell(job)
     return back

@@ -75,11 +75,18 @@ def look(server: Server, kind: str, locks: Sequence[str], others: Sequence[Job],
     if why := standstill(server, kind):
         return Wait(why, 1 + sum(job.waiting for job in ahead), None)
     wanted = set(locks)
-    shared = [job for job in ahead if wanted & set(job.locks)]
+    shared = [job for job in ahead if wanted & set(job.locks) or _restarts(job)]
     if not shared:
         return None
     holder = min(shared, key=lambda job: (job.waiting, job.pk))
-    return Wait("locks", 1 + sum(job.waiting for job in shared), holder, min(wanted & set(holder.locks)))
+    return Wait(
+        "locks", 1 + sum(job.waiting for job in shared), holder, min(wanted & set(holder.locks), default="server")
+    )
+
+
+def _restarts(job: Job) -> bool:
+    """Whether its server is about to start anew: whatever began there now would be cut off."""
+    return job.state == JobState.WAITING_REBOOT
 
 
 def new(server: Server, kind: str, locks: Sequence[str]) -> Wait | None:
@@ -117,7 +124,9 @@ def take_free(server_id: int) -> list[Attempt]:
 def free_of(server: Server, there: Sequence[Job]) -> list[int]:
     """Ids of the waiting jobs among those of one server that may start now."""
     held: set[str] = set()
-    free = []
+    free: list[int] = []
+    if any(map(_restarts, there)):
+        return free
     for job in sorted(there, key=lambda job: (job.waiting, job.pk)):
         if job.waiting and not standstill(server, job.kind) and not held & set(job.locks):
             free.append(job.pk)

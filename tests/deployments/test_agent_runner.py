@@ -162,12 +162,13 @@ def test_a_program_that_obeys_is_cancelled_at_the_first_rung(server):
     assert ended(folder)["state"] == "cancelled"
 
 
-def test_sigterm_to_the_runner_is_a_cancel(server):
+def test_sigterm_to_the_runner_ends_its_step_and_is_not_called_a_cancel(server):
     folder = server.run("import time; print('ready', flush=True); time.sleep(60)", wait=False)
     until(lambda: (folder / "lines").exists() and "ready" in texts(folder))
     os.kill(session_of(folder), signal.SIGTERM)
     until(lambda: ended(folder), timeout=3)
-    assert ended(folder)["state"] == "cancelled"
+    assert ended(folder)["state"] == "failed"
+    assert "the server shut down or restarted, or somebody stopped it" in ended(folder)["reason"][1]
 
 
 def test_a_step_past_its_deadline_is_stopped_and_failed(server, quick_ladder):

@@ -1,0 +1,56 @@
+"""How a simulated server starts anew: nothing is heard of it for a while, then it has another boot id.
+
+`<state dir>/reboot.json` holds {"from", "until", "done"}: what its tool `root-helper` wrote, and whether it is back.
+"""
+
+import json
+import secrets
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from deployments.agent import spool
+from deployments.agent.reboots import BOOT_ID
+
+FILE = "reboot.json"
+GOES_DOWN_S = 1.0
+DOWN_S = 20.0
+
+
+def begin(state_dir: Path, t: float) -> None:
+    """The server starts anew from now on."""
+    _write(state_dir, {"from": t + GOES_DOWN_S, "until": t + GOES_DOWN_S + DOWN_S, "done": False})
+
+
+def is_down(state_dir: Path, t: float) -> bool:
+    """Whether it is on its way; the first question after that brings it back with a new boot id."""
+    told = _read(state_dir)
+    if told is None or told["done"] or t < told["from"]:
+        return False
+    if t < told["until"]:
+        return True
+    shutil.rmtree(state_dir / "engines", ignore_errors=True)  # what jobs had started there
+    path = state_dir / "root" / BOOT_ID
+    path.parent.mkdir(parents=True, exist_ok=True)
+    spool.write_whole(path, f"{secrets.token_hex(16)}\n".encode())
+    _write(state_dir, {**told, "done": True})
+    return False
+
+
+def uptime_s(state_dir: Path) -> int | None:
+    """Seconds since it came back; None where it never started anew."""
+    told = _read(state_dir)
+    return int(max(0.0, time.time() - told["until"])) if told and told["done"] else None
+
+
+def _read(state_dir: Path) -> dict[str, Any] | None:
+    try:
+        told = json.loads((state_dir / FILE).read_bytes())
+        return {"from": float(told["from"]), "until": float(told["until"]), "done": bool(told["done"])}
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def _write(state_dir: Path, told: dict[str, Any]) -> None:
+    spool.write_whole(state_dir / FILE, json.dumps(told).encode())
