@@ -32,11 +32,15 @@ PIPE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a step ended: `state` is succeeded, failed or cancelled; `exit` is None where nothing ran."""
+    """How a step ended: `state` is succeeded, failed or cancelled; `exit` is None where nothing ran.
+
+    `late` says that we ended it, because its time was over.
+    """
 
     state: str
     exit: int | None = None
     reason: Text | None = None
+    late: bool = False
 
 
 class StepRun:
@@ -205,6 +209,7 @@ class StepRun:
                     f"It did not end within its {step.timeout_s:g} s and was stopped. "
                     "See its last lines, then decide whether to try again.",
                 ),
+                late=True,
             )
         if self.rung >= 0:
             return Outcome("cancelled", number, Text("已按请求取消。", "Cancelled on request."))

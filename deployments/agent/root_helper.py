@@ -79,9 +79,10 @@ def run(command: "list[str]") -> int:
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, env=ENVIRONMENT, cwd="/", start_new_session=True, close_fds=True
     )
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _frame: tell(process.pid, number))
     watched, kill_at = is_pipe(0), float("inf")
+    by_words = watched  # then the same rung may come from sudo as a signal, too
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: None if by_words else tell(process.pid, number))
     while process.poll() is None:
         words = listen(0.05) if watched else None
         if not watched:

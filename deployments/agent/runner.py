@@ -231,7 +231,8 @@ def restart(attempt: Attempt, n: int, step: Step) -> Outcome | None:
     # A server that goes down sends SIGTERM to everybody, us and the command included: neither is a cancel.
     limited = dataclasses.replace(step, timeout_s=min(step.timeout_s, step.reboot_s))
     outcome = run_step(attempt, n, limited, attempt.is_unwanted, keep_mark=True)
-    if outcome.state == "succeeded" or (outcome.state == "failed" and outcome.exit in (128 + 15, 128 + 9)):
+    cut_off = outcome.state == "failed" and outcome.exit in (128 + 15, 128 + 9) and not outcome.late
+    if outcome.state == "succeeded" or cut_off:
         return None
     reboots.clear(attempt.folder)
     return outcome

@@ -116,7 +116,8 @@ def _must_hit(servers: Sequence[Server], problems: Sequence[str]) -> None:
 
 
 def _must_have_root(servers: Sequence[Server]) -> None:
-    lacking = [server.name for server in servers if not server.has_root]
+    rows = Server.objects.filter(pk__in=[server.pk for server in servers]).only("name", "simulated", "facts")
+    lacking = [server.name for server in rows if not server.has_root]
     if lacking:
         raise Conflict(
             _("These servers have no root helper, which the job needs: %(names)s.")
