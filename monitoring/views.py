@@ -15,6 +15,7 @@ from console import spreadsheet
 from console.errors import Invalid, NotAllowed, NotFound
 from console.models import User
 from console.templatetags.frame import texts_for_scripts
+from deployments import kinds
 from deployments.models import Job, JobState, Server
 from deployments.services import enrol
 from monitoring import history
@@ -181,6 +182,7 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
         "waiting_jobs": server.jobs.filter(state=JobState.QUEUED, waiting=True).count() if server.queue_paused else 0,
         "data": {"now": now, "at": time.time(), "sparks": server_page.sparks((row.at, row.data) for row in minutes)},
         "states": _looks(),
+        "root_kinds": [] if server.has_root or not server.facts else kinds.that_need_root(),
         "texts": texts_for_scripts(page_texts.SERVER),
     }
     return render(request, "monitoring/server.html", context)

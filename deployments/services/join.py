@@ -36,7 +36,9 @@ LEAVE_VALID_S = 600
 # ---------- what an administrator does ----------
 
 
-def make(name: str, rack: str = "", labels: dict[str, str] | None = None, *, by: User) -> Enrolment:
+def make(
+    name: str, rack: str = "", labels: dict[str, str] | None = None, *, by: User, root_helper: bool = True
+) -> Enrolment:
     """A one-time command for the server `name`, made anew or known already; commands made before for it end.
 
     Raises NotAllowed, Invalid for a name that cannot be one, Conflict for one that is taken, and for a
@@ -69,7 +71,7 @@ def make(name: str, rack: str = "", labels: dict[str, str] | None = None, *, by:
                 code="name_taken",
             )
         Enrolment.objects.filter(server=server, used_at=None).update(expires_at=timezone.now())
-        enrolment = Enrolment(server=server, made_by=by, expires_at=timezone.now() + VALID)
+        enrolment = Enrolment(server=server, made_by=by, expires_at=timezone.now() + VALID, root_helper=root_helper)
         enrolment.digest = Enrolment.digest_of(enrolment.token)
         enrolment.save()
         audit.record(by, "server.join_command_made", server, enrolment=enrolment.pk)

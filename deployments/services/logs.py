@@ -167,6 +167,11 @@ def _event_words(text: str) -> str:
             return f"started on {event['host']}, runner {event['pid']}"
         if name == "cancelling":
             return f"cancelling: {event['rung']}"
+        if name == "waiting_reboot":
+            who = "waits until somebody restarts the server" if event["by_hand"] else "waits for the server to restart"
+            return f"{who}, boot id {event['boot_id']}, at most {event['within_s']} s"
+        if name == "rebooted":
+            return f"The server has restarted, boot id {event['boot_id']}, after {event['took_s']} s; the job goes on"
         if name == "step":
             return f"step {event['n']}/{event['of']}: {event['title'][1]} $ {' '.join(map(str, event['argv']))}"
         if name == "step_end":

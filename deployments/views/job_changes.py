@@ -7,13 +7,14 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.errors import ConsoleError, Invalid, NotFound
 from deployments import forms, kinds
 from deployments.models import Job, Server
-from deployments.services import job_page, jobs, waiting
+from deployments.services import in_use, job_page, jobs, waiting
 from deployments.steps import BadParams, read_params
 from deployments.views.lookup import check_may_operate, find_job, is_part
 
@@ -57,6 +58,8 @@ def job_new(request: HttpRequest) -> HttpResponse:
     wait = forms.FULL not in given or "wait" in given
     if request.method == "POST":
         try:
+            if server and not problems and "confirmed" not in given and hasattr(module, "INTERRUPTS"):
+                return _confirm(request, server, kind, params)
             return redirect("deployments:job-detail", pk=_queue(request, server, kind, params, problems, wait).pk)
         except ConsoleError as error:
             refusal = error
@@ -77,6 +80,23 @@ def job_new(request: HttpRequest) -> HttpResponse:
         return render(request, "deployments/_consequence.html", context)
     context |= {"servers": Server.objects.order_by("simulated", "name").only("name", "simulated", "rack", "family")}
     return render(request, "deployments/job_new.html", context, status=refusal.status if refusal else 200)
+
+
+def _confirm(request: HttpRequest, server: Server, kind: str, params: dict[str, Any]) -> HttpResponse:
+    """Ask whether it is meant, naming what is hit. Raises ConsoleError where it would be refused anyway."""
+    module = jobs.find_kind(kind)
+    jobs.check_root(server, kind, module, jobs.checked_params(module, params))
+    back = request.POST.copy()
+    back.pop("csrfmiddlewaretoken", None)
+    context = {
+        "kind": kind,
+        "server": server,
+        "interrupts": module.INTERRUPTS,
+        "in_use": in_use.of(server),
+        "repeated": [(name, value) for name, values in back.lists() for value in values],
+        "back": f"{reverse('deployments:job-new')}?{back.urlencode()}",
+    }
+    return render(request, "deployments/job_confirm.html", context)
 
 
 def _queue(
@@ -108,10 +128,10 @@ def _prefilled(query: QueryDict) -> QueryDict:
 
 def consequence(module: ModuleType, kind: str, params: dict[str, Any]) -> dict[str, Any]:
     """What these parameters would do: steps with their commands, locks, and how long it usually takes."""
-    usual = job_page.usual_total(kind)
+    found = {"usual_s": job_page.usual_total(kind), "interrupts": getattr(module, "INTERRUPTS", None)}
     try:
         read = read_params(module.Params, params)
     except BadParams:
-        return {"plan": None, "locks": [], "usual_s": usual}
+        return {**found, "plan": None, "locks": [], "root_needed": False}
     plan = [(step, job_page.command_text(step.argv)) for step in module.steps(read)]
-    return {"plan": plan, "locks": module.locks(read), "usual_s": usual}
+    return {**found, "plan": plan, "locks": module.locks(read), "root_needed": jobs.needs_root(module, read)}

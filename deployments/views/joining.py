@@ -17,7 +17,10 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from console import addresses
 from console.errors import Conflict, ConsoleError, Invalid, NotAllowed, NotFound
-from deployments import join_texts
+from console.models import User
+from deployments import join_texts, kinds
+from deployments.agent import root_install
+from deployments.agent.join import ACCOUNT
 from deployments.models import Enrolment, Server
 from deployments.services import bundle, join, join_script, runtimes
 from deployments.views.lookup import is_part
@@ -25,6 +28,7 @@ from deployments.views.lookup import is_part
 SHOWN = 20
 MAX_BODY = 2000
 PIECE = 1 << 20
+PREFIX = "/opt/ascend-console"  # where the script installs as root unless it is told otherwise
 
 # ---------- for the script on the server ----------
 
@@ -171,6 +175,8 @@ def join_new(request: HttpRequest) -> HttpResponse:
         "local_only": join.is_local_only(),
         "url": addresses.public_url(),
         "machines": _machines(),
+        "no_root": "no_root" in request.POST,
+        **_root_texts(),
     }
     status = refusal.status if refusal and request.method == "POST" else 200
     return render(request, "deployments/join_new.html", context, status=status)
@@ -178,7 +184,8 @@ def join_new(request: HttpRequest) -> HttpResponse:
 
 def _make(request: HttpRequest, given: dict[str, str]) -> Enrolment:
     labels = _labels(given["labels"])
-    enrolment = join.make(given["name"], given["rack"], labels, by=request.user)  # type: ignore[arg-type]
+    by: User = request.user  # type: ignore[assignment]
+    enrolment = join.make(given["name"], given["rack"], labels, by=by, root_helper="no_root" not in request.POST)
     enrolment.script_digest = join_script.digest(join_script.script(enrolment))
     enrolment.save(update_fields=["script_digest"])
     return enrolment
@@ -202,6 +209,18 @@ def _labels(text: str) -> dict[str, str]:
 def _machines() -> list[tuple[str, runtimes.Runtime | None]]:
     present = runtimes.present()
     return [(machine, present.get(machine)) for machine in ("aarch64", "x86_64")]
+
+
+def _root_texts() -> dict[str, Any]:
+    """What joining as root would install for root, as it stands in the files."""
+    helper = f"{PREFIX}/bin/root-helper"
+    return {
+        "root_texts": [
+            (str(root_install.SUDOERS), root_install.sudoers(ACCOUNT, helper)),
+            (helper, root_install.text(root_install.SYSTEM_PYTHONS[0])),
+        ],
+        "root_kinds": kinds.that_need_root(),
+    }
 
 
 def _state(enrolment: Enrolment) -> str:
@@ -233,6 +252,8 @@ def join_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "commands": [] if context["over"] else join_script.commands(enrolment),
         "trouble": join_texts.TROUBLE.values(),
         "machines": _machines(),
+        "without_root": not enrolment.root_helper,
+        **_root_texts(),
     }
     return render(request, "deployments/join_detail.html", context)
 

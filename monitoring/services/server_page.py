@@ -149,7 +149,14 @@ FACTS = (
     ("python", gettext_noop("Python")),
     ("glibc", gettext_noop("glibc")),
     ("agent", gettext_noop("Agent")),
+    ("root", gettext_noop("Root")),
 )
+ROOT_WORDS = {
+    "root": gettext_noop("the agent runs as root"),
+    "helper": gettext_noop("by the root helper"),
+    "none": gettext_noop("no root helper"),
+    "refused": gettext_noop("the root helper is there, but sudo refuses it"),
+}
 
 
 def facts(known: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -162,6 +169,8 @@ def _fact(key: str, value: Any) -> str:
         return "—"
     if key == "mem_total_mb" and isinstance(value, (int, float)):
         return f"{value / 1024:,.0f} GiB"
+    if key == "root" and isinstance(value, str) and value in ROOT_WORDS:
+        return gettext(ROOT_WORDS[value])
     if isinstance(value, dict):
         value = value.get("version") or ", ".join(f"{name} {word}" for name, word in value.items())
     if isinstance(value, list):

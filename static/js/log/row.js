@@ -60,6 +60,8 @@ export const showMore = (row) => { row.shown = (row.shown ?? SHOWN) + MORE; };
 export function noteText({ event, text: raw }) {
   if (!event) return raw;
   if (event.e === "started") return t("Started on %(host)s, process %(pid)s", { host: plain(String(event.host ?? "—")), pid: event.pid ?? "—" });
+  if (event.e === "waiting_reboot") return t(event.by_hand ? "Waits until somebody restarts the server, at most %(span)s" : "Waits for the server to restart, at most %(span)s", { span: took(Number(event.within_s)) });
+  if (event.e === "rebooted") return t("The server has restarted, after %(span)s; the job goes on", { span: took(Number(event.took_s)) });
   if (event.e === "cancelling") return t({ interrupt: "Asked to stop (SIGINT)", terminate: "Told to end (SIGTERM)", kill: "Killed (SIGKILL)" }[event.rung] ?? "Cancelling");
   if (event.e === "ended") return [t({ succeeded: "Succeeded", failed: "Failed", cancelled: "Cancelled" }[event.state] ?? "Ended"), pair(event.reason)].filter(Boolean).join(": ");
   return plain(JSON.stringify(event));
