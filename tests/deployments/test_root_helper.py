@@ -38,7 +38,8 @@ def test_it_takes_named_actions_with_arguments_of_a_fixed_form_and_nothing_else(
     assert root_helper.choose(["reboot", ATTEMPT]) == ["/usr/sbin/shutdown", "-r", "now"]
     for words in (
         [], ["reboot"], ["reboot", ATTEMPT, "now"], ["reboot", "-f"], ["reboot", f"{ATTEMPT}\n"],
-        ["reboot", "a1-1-0f3c5a7e;id"], ["reboot", "../../x"], ["REBOOT", ATTEMPT], ["sh", "-c", "id"], ["/bin/sh"], ["", ATTEMPT],
+        ["reboot", "a1-1-0f3c5a7e;id"], ["reboot", "../../x"], ["REBOOT", ATTEMPT], ["sh", "-c", "id"], ["/bin/sh"],
+        ["", ATTEMPT],
     ):  # fmt: skip
         assert isinstance(root_helper.choose(words), str), words
 
