@@ -61,7 +61,9 @@ def test_root_goes_through_the_helper_which_is_repaired_can_be_left_out_and_leav
     assert joined.returncode == 0, joined.stdout + joined.stderr
     assert "The root helper is installed" in joined.stdout
     helper = host.agent / "bin" / "root-helper"
-    assert str(helper) in root_install.SUDOERS.read_text() and host.env["AGENT_USER"] in root_install.SUDOERS.read_text()
+    assert (
+        str(helper) in root_install.SUDOERS.read_text() and host.env["AGENT_USER"] in root_install.SUDOERS.read_text()
+    )
     until(lambda: fact(console, token, "kp-31") == "helper", 30)
     for pid in host.pids():
         assert Path(f"/proc/{pid}").stat().st_uid != 0, "nothing of the agent runs as root"
@@ -95,7 +97,9 @@ def test_root_goes_through_the_helper_which_is_repaired_can_be_left_out_and_leav
     error = json.loads(refused.value.read())["error"]
     assert refused.value.code == 409 and error["code"] == "no_root" and "kp-31" in error["what"]
     assert "Missing here, since they need root" in browser.get("/servers/kp-31/")
-    by_hand = console.call("/jobs", token, {"kind": "reboot", "server": "kp-31", "params": {"by_hand": True, "force": True}})
+    by_hand = console.call(
+        "/jobs", token, {"kind": "reboot", "server": "kp-31", "params": {"by_hand": True, "force": True}}
+    )
     until(lambda: state(console, token, by_hand) == "waiting_reboot", 30)
     console.call(f"/jobs/{by_hand['id']}/cancel", token, {})
     until(lambda: state(console, token, by_hand) == "cancelled", 30)
