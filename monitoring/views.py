@@ -166,6 +166,7 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
     server = _server(name)
     now = live_state.now(server)
     minutes = history.recent(server.pk, server_page.SPARK_S // 60)
+    jobs = list(server.jobs.select_related("requester")[:JOBS_SHOWN])
     context = {
         "server": server,
         "now": now,
@@ -178,7 +179,8 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
         "matrix": link_matrix.matrix(server.facts.get("topology")),
         "driver": server_page.driver(server.facts, now),
         "offset": server_page.offset_words(server.clock_offset_s),
-        "jobs": server.jobs.select_related("requester")[:JOBS_SHOWN],
+        "jobs": jobs,
+        "restarting": next((job for job in jobs if job.state == JobState.WAITING_REBOOT and job.reboot), None),
         "waiting_jobs": server.jobs.filter(state=JobState.QUEUED, waiting=True).count() if server.queue_paused else 0,
         "data": {"now": now, "at": time.time(), "sparks": server_page.sparks((row.at, row.data) for row in minutes)},
         "states": _looks(),
