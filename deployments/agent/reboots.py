@@ -62,10 +62,7 @@ def is_anew(mark: Mark, config: Config) -> bool:
 def leave(folder: Path, config: Config, n: int, within_s: float, *, by_hand: bool) -> Mark:
     """Write the mark, so that it outlives a power cut. Raises OSError where there is no room."""
     mark = Mark(n, boot_id(config), round(time.time(), 3), round(uptime(), 3), within_s, by_hand)
-    aside = folder / f".{MARK}"
-    spool.write_synced(aside, json.dumps(dataclasses.asdict(mark)).encode())
-    aside.replace(folder / MARK)
-    spool.sync_folder(folder)
+    spool.write_synced(folder / MARK, json.dumps(dataclasses.asdict(mark)).encode())
     return mark
 
 

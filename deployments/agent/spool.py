@@ -52,10 +52,10 @@ def claim(attempts: Path, attempt: str, body: str, records: bytes = b"") -> str:
         return _holder(final, body)
     aside = attempts / f"{NEW}{attempt}-{os.getpid()}-{time.monotonic_ns()}"
     aside.mkdir(parents=True, mode=0o700)
-    write_synced(aside / "spec.json", body.encode())
+    _write_synced(aside / "spec.json", body.encode())
     if records:
-        write_synced(aside / "lines", records)
-    sync_folder(aside)
+        _write_synced(aside / "lines", records)
+    _sync_folder(aside)
     try:
         aside.rename(final)
     except OSError:  # another claim was faster: a folder that is not empty is never replaced
@@ -63,7 +63,7 @@ def claim(attempts: Path, attempt: str, body: str, records: bytes = b"") -> str:
         if not final.exists():
             raise
         return _holder(final, body)
-    sync_folder(attempts)
+    _sync_folder(attempts)
     return "claimed"
 
 
@@ -74,14 +74,14 @@ def _holder(folder: Path, body: str) -> str:
         return "other"
 
 
-def write_synced(path: Path, data: bytes) -> None:
+def _write_synced(path: Path, data: bytes) -> None:
     with path.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
-def sync_folder(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0003_waiting_and_batches'),
+        ('deployments', '0004_orders'),
     ]
 
     operations = [
