@@ -95,13 +95,13 @@ def _row(server: fleet_page.PageServer, *, hidden: bool) -> dict[str, Any]:
 
 
 def _jobs_under_way() -> dict[bool, dict[str, int]]:
-    """{simulated: {"running": n, "queued": n}}, one query. What waits for its server's restart runs."""
+    """{simulated: {"running": n, "queued": n}}, one query."""
     states = (JobState.RUNNING, JobState.QUEUED)
-    jobs = Job.objects.filter(state__in=(*states, JobState.WAITING_REBOOT)).order_by()
+    jobs = Job.objects.filter(state__in=states).order_by()
     rows = jobs.values_list("server__simulated", "state").annotate(n=Count("id"))
     result: dict[bool, dict[str, int]] = {flag: {state.value: 0 for state in states} for flag in (False, True)}
     for simulated, state, n in rows:
-        result[simulated][JobState.RUNNING if state == JobState.WAITING_REBOOT else state] += n
+        result[simulated][state] = n
     return result
 
 

@@ -54,9 +54,9 @@ def boot_id(config: Config) -> str:
 
 
 def is_anew(mark: Mark, config: Config) -> bool:
-    """Whether the server has started anew since; a boot id that cannot be read says nothing."""
+    """Whether the server has started anew since; a boot id that cannot be read, then or now, says nothing."""
     now = boot_id(config)
-    return bool(now) and now != mark.boot_id
+    return bool(now and mark.boot_id) and now != mark.boot_id
 
 
 def leave(folder: Path, config: Config, n: int, within_s: float, *, by_hand: bool) -> Mark:

@@ -153,8 +153,8 @@ def said(folder: Path) -> set[tuple[str, int]]:
             parts = line.split(b"\t", 2)
             if len(parts) != 3 or parts[1] != b"v" or not line.endswith(b"\n"):
                 continue
-            fields = json.loads(parts[2])
-            if "n" in fields:
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # an event about no step, or a damaged one
+                fields = json.loads(parts[2])
                 found.add((str(fields["e"]), int(fields["n"])))
     return found
 

@@ -131,3 +131,18 @@ def test_lines_of_the_address(module):
     assert module("log/choice.js", code, "#L93", "#L97-L93", "#L5-7", "#L", "#L1x", "") == [
         {"from": 93, "to": 93}, {"from": 93, "to": 97}, {"from": 5, "to": 7}, None, None, None,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        ({"e": "waiting_reboot", "within_s": 1800, "by_hand": False},
+         "Waits for the server to restart, at most 30 min 0 s"),
+        ({"e": "waiting_reboot", "within_s": 60, "by_hand": True},
+         "Waits until somebody restarts the server, at most 1 min 0 s"),
+        ({"e": "rebooted", "n": 2, "took_s": 652.2}, "The server has restarted, after 10 min 52 s; the job goes on"),
+        ({"e": "rebooted", "took_s": "<b>"}, "The server has restarted, after —; the job goes on"),
+    ],
+)  # fmt: skip
+def test_a_restart_reads_as_a_sentence(module, event, words):
+    assert module("log/row.js", "return m.noteText({ event: given[0] })", event) == words

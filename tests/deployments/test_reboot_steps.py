@@ -247,6 +247,27 @@ def test_a_line_that_the_power_cut_broke_is_mended(server, boot):
     assert texts(folder) == ["hal", "after"]
 
 
+def test_a_boot_id_that_cannot_be_read_lets_nothing_go_on(server, boot):
+    folder = claim(server, reboot_s=0.5, after=["print('never')"])
+    boot.unlink()
+    run(server, folder)
+    boot.write_text("boot-2\n")
+    assert not reboots.is_anew(reboots.read(folder), server.config)
+    tick_until_ended(server, folder)
+    assert ended(folder)["state"] == "failed" and texts(folder) == []
+
+
+def test_a_damaged_event_in_the_log_keeps_nobody_from_going_on(server, boot):
+    folder = claim(server, after=["print('after')"])
+    run(server, folder)
+    with (folder / "lines").open("ab") as file:
+        file.write(b'1700000000000\tv\t{"e":"step","n":"x"}\n1700000000000\tv\t{\n')
+    Adopter(server.config, RUNNER).tick()
+    boot.write_text("boot-2\n")
+    tick_until_ended(server, folder)
+    assert ended(folder)["state"] == "succeeded" and (folder / "lines").read_bytes().count(b"\to\tafter\n") == 1
+
+
 def test_a_job_that_waits_is_named_by_the_beat_and_kept_from_leaving(server, boot):
     from deployments.agent.shipper import Shipper
 
