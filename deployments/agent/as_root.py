@@ -52,7 +52,8 @@ def command(config: Config, words: list[str], attempt: str) -> list[str]:
 
 
 def state(config: Config) -> str:
-    """How this agent gets to root: "root" (it is), "helper", "none", or "refused" where sudo does not let it."""
+    """How this agent gets to root: "root" (it is), "helper", "old" (a helper of another version of ours), "none", or
+    "refused" where sudo does not let it."""
     if config.simulated:
         return "helper"
     if os.geteuid() == 0:
@@ -65,7 +66,17 @@ def state(config: Config) -> str:
         )
     except (OSError, subprocess.SubprocessError):
         return "refused"
-    return "refused" if asked.returncode or no_new_privileges() else "helper"
+    if asked.returncode or no_new_privileges():
+        return "refused"
+    return "helper" if _is_ours(helper(config)) else "old"
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether the helper is of this version; its first line names the Python that was found there."""
+    try:
+        return path.read_text(encoding="utf-8").partition("\n")[2] == SOURCE.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
 
 
 def no_new_privileges() -> bool:

@@ -48,7 +48,7 @@ class Server(models.Model):
     @property
     def has_root(self) -> bool:
         """Whether its agent says that it has a way to root; False also where it has not said so."""
-        return self.simulated or self.facts.get("root") in ("root", "helper")
+        return self.simulated or self.facts.get("root") in ("root", "helper", "old")
 
     @property
     def is_silent(self) -> bool:

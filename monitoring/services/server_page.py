@@ -154,6 +154,7 @@ FACTS = (
 ROOT_WORDS = {
     "root": gettext_noop("the agent runs as root"),
     "helper": gettext_noop("by the root helper"),
+    "old": gettext_noop("by a root helper of another version; the command for joining renews it"),
     "none": gettext_noop("no root helper"),
     "refused": gettext_noop("the root helper is there, but sudo refuses it"),
 }

@@ -343,8 +343,10 @@ def test_the_facts_say_whether_it_works(agent, place):
         ).stdout.strip()  # fmt: skip
 
     assert said() == "none"
-    place.install("pass")
+    root_install.put(place.prefix, place.account)
     assert said() == "helper"
+    place.helper.write_text(place.helper.read_text() + "# of another version\n")
+    assert said() == "old"
     place.sudoers.unlink()
     assert said() == "refused"
     assert as_root.state(agent.config) == "root"
