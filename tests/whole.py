@@ -20,8 +20,10 @@ FIRST_LINE = re.compile(r"admin\s+.*?:\s*(\S+)\s+\(")
 class Whole:
     """`manage.py up` with a random port; `password` is what it printed for the first administrator."""
 
-    def __init__(self, folder: Path, *, demo_servers: int, bind: str = "127.0.0.1", **env: str) -> None:
-        self.folder, self.port = folder, free_port()
+    def __init__(
+        self, folder: Path, *, demo_servers: int, bind: str = "127.0.0.1", root: Path = ROOT, **env: str
+    ) -> None:
+        self.folder, self.root, self.port = folder, root, free_port()
         self.url = f"http://{bind}:{self.port}"
         self.env = {
             **os.environ, "VAR_DIR": str(folder / "var"), "PORT": str(self.port), "BIND": bind,
@@ -38,7 +40,7 @@ class Whole:
         with self.printed.open("ab") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "manage.py", "up"],
-                cwd=ROOT,
+                cwd=self.root,
                 env=self.env,
                 stdout=out,
                 stderr=out,
@@ -54,7 +56,7 @@ class Whole:
 
     def command(self, *words: str) -> str:
         run = subprocess.run(
-            [sys.executable, "manage.py", *words], cwd=ROOT, env=self.env, capture_output=True, text=True, check=True
+            [sys.executable, "manage.py", *words], cwd=self.root, env=self.env, capture_output=True, text=True, check=True
         )
         return run.stdout
 
