@@ -24,7 +24,7 @@ from django.utils import timezone
 from console import live, streams
 from deployments import ingest as jobs_ingest
 from deployments.models import Attempt, Job, JobState, Server
-from deployments.services import batches, jobs, reaper, waiting
+from deployments.services import batches, enrol, jobs, reaper, waiting
 from monitoring.ingest import Messages, Telemetry
 
 log = logging.getLogger(__name__)
@@ -84,6 +84,7 @@ class Ingest:
             pass
 
     def _run_connected(self) -> None:
+        self._give_rights_back()
         self.beats.psubscribe(streams.BEATS)
         self.log_cursors.clear()
         self._due.clear()
@@ -96,6 +97,14 @@ class Ingest:
             if self.holds_lease(started):
                 self.tick(time.time(), started)
             time.sleep(max(0.005, TICK_S - (time.monotonic() - started)))
+
+    def _give_rights_back(self) -> None:
+        """Redis may have been restarted, and may have forgotten the servers' users."""
+        try:
+            if names := enrol.grant_missing(self.redis):
+                log.warning("Redis had forgotten %s users of servers; they have their rights again", len(names))
+        except redis.ResponseError as error:  # where the console may not manage users, the site does
+            log.warning("the users of servers in Redis could not be looked at: %s", error)
 
     def holds_lease(self, now: float) -> bool:
         if not self._is_due("lease", now, LEASE_MS / 4000):

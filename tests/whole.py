@@ -55,10 +55,8 @@ class Whole:
         raise AssertionError(f"not ready within 60 s: {self.stop()}")
 
     def command(self, *words: str) -> str:
-        run = subprocess.run(
-            [sys.executable, "manage.py", *words], cwd=self.root, env=self.env, capture_output=True, text=True, check=True
-        )
-        return run.stdout
+        argv = [sys.executable, "manage.py", *words]
+        return subprocess.run(argv, cwd=self.root, env=self.env, capture_output=True, text=True, check=True).stdout
 
     def token(self, role: str = "administrator") -> str:
         return re.search(r"ac_\S+", self.command("token", "create", "admin", "--role", role)).group(0)

@@ -60,7 +60,10 @@ class Adopter:
         self.finished &= {folder.name for folder in found}
         looks = {folder: self._look(folder) for folder in found if folder.name not in self.finished}
         living = [folder.name for folder, look in looks.items() if look == "lives"]
+        busy = {_job(name) for name in living}
         waiting = sorted((folder for folder, look in looks.items() if look == "waits"), key=_turn)
+        # A job that was lost and is run again may still run here: the new attempt waits for the old one's end.
+        waiting = [folder for folder in waiting if _job(folder.name) not in busy or (folder / "cancel").exists()]
         room = max(0, MAX_RUNNERS - len(living))
         return living + [folder.name for folder in waiting[:room] if self._start(folder)]
 
@@ -89,6 +92,11 @@ class Adopter:
         tries.at = now
         self.children.append(spawn(folder, self.config, self.runner))
         return True
+
+
+def _job(attempt: str) -> str:
+    """The job's number: the 42 of `a42-2-0f3c5a7e`."""
+    return attempt[1:].partition("-")[0]
 
 
 def _turn(folder: Path) -> tuple[bool, int, int]:

@@ -123,3 +123,28 @@ def test_what_ignores_sigterm_is_killed(server, monkeypatch):
     end_session(processes.identity(process.pid))
     assert process.wait(1) == -signal.SIGKILL
     assert time.monotonic() - began < 10
+
+
+def test_a_new_attempt_waits_until_the_old_one_of_its_job_has_ended(server):
+    adopter = Adopter(server.config, RUNNER)
+    old = server.claim("import time; time.sleep(.6)", attempt="a5-1-00000001")
+    adopter.tick()
+    until(lambda: spool.is_alive(old))
+    new = server.claim("print(2)", attempt="a5-2-00000002")
+    other = server.claim("print(3)", attempt="a6-1-00000003")
+    assert set(adopter.tick()) == {old.name, other.name}
+    assert not (new / "lines").exists()
+    until(lambda: ended(old))
+    until(lambda: new.name in adopter.tick())
+    until(lambda: ended(new))
+
+
+def test_a_new_attempt_that_is_cancelled_waits_for_nothing(server):
+    adopter = Adopter(server.config, RUNNER)
+    old = server.claim("import time; time.sleep(30)", attempt="a5-1-00000001")
+    adopter.tick()
+    until(lambda: spool.is_alive(old))
+    new = server.claim("print(2)", attempt="a5-2-00000002")
+    (new / "cancel").touch()
+    adopter.tick()
+    assert until(lambda: ended(new))["state"] == "cancelled"

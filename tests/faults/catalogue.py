@@ -6,6 +6,7 @@ the jobs that are under way. A moment queues jobs, lets the fault come, and retu
 
 import contextlib
 import os
+import re
 import signal
 import sqlite3
 import threading
@@ -79,6 +80,13 @@ def crash_valkey_over_and_over(scene: Scene, jobs: list[Told]) -> None:
     for _ in range(3):
         scene.strike("valkey", signal.SIGKILL)
         time.sleep(0.3)
+
+
+def kill_valkey_without_its_users(scene: Scene, jobs: list[Told]) -> None:
+    """As a Redis does that keeps its users in no file."""
+    users = scene.folder / "var" / "valkey" / "users.acl"
+    users.write_text(re.sub(r"(?m)^user h\d+ .*\n", "", users.read_text()))
+    scene.strike("valkey", signal.SIGKILL)
 
 
 def hang_valkey_beyond_every_time_out(scene: Scene, jobs: list[Told]) -> None:
@@ -167,6 +175,7 @@ FAULTS: dict[str, Fault] = {
     "kill console": kill_console,
     "kill runner": kill_runner,
     "stop runner": stop_runner,
+    "kill valkey without its users": kill_valkey_without_its_users,
     "crash valkey over and over": crash_valkey_over_and_over,
     "hang valkey beyond every time-out": hang_valkey_beyond_every_time_out,
     "fill the disk": fill_the_disk,
@@ -179,6 +188,18 @@ FAULTS: dict[str, Fault] = {
     "unplug beyond every time-out": unplug_beyond_every_time_out,
 }
 LONG = {"hang valkey beyond every time-out", "unplug beyond every time-out", "crash valkey over and over"}
+
+
+def together(*faults: Fault) -> Fault:
+    """All of them at once."""
+
+    def act(scene: Scene, jobs: list[Told]) -> None:
+        with contextlib.ExitStack() as others:
+            for fault in faults[1:]:
+                others.enter_context(meanwhile(fault, scene, jobs))
+            faults[0](scene, jobs)
+
+    return act
 
 
 # moments

@@ -26,20 +26,50 @@ def faults_tally(request):
     return request.config.faults_tally
 
 
+class Stage:
+    """The scene of all tests, and a new one after a test that failed: what it broke is not the next one's."""
+
+    def __init__(self, make_folder, tally):
+        self.make_folder, self.tally = make_folder, tally
+        self.set_up = None
+
+    def scene(self):
+        if self.set_up is None:
+            self.set_up = Scene(self.make_folder("faults"), hold_s=HOLD_S, tally=self.tally)
+        return self.set_up
+
+    def strike_set(self):
+        if self.set_up is not None:
+            self.set_up, ended = None, self.set_up
+            ended.close()
+
+
 @pytest.fixture(scope="session")
-def scene(request, tmp_path_factory, faults_seed, faults_tally):
-    made = Scene(tmp_path_factory.mktemp("faults"), seed=faults_seed, hold_s=HOLD_S, tally=faults_tally)
+def stage(tmp_path_factory, faults_tally):
+    made = Stage(tmp_path_factory.mktemp, faults_tally)
     yield made
-    made.close()
+    made.strike_set()
 
 
 @pytest.fixture
-def seeded(scene, faults_seed, request):
-    """The scene, whose dice depend on the seed and on the test alone."""
+def scene(stage, faults_seed, request):
+    """The scene, whole, with dice that depend on the seed and on the test alone."""
+    found = stage.scene()
     print(f"--faults-seed {faults_seed}")
-    scene.random = random.Random(f"{faults_seed} {request.node.name}")
-    scene.settle()
-    return scene
+    found.hold_s, found.random = HOLD_S, random.Random(f"{faults_seed} {request.node.name}")
+    found.settle()
+    yield found
+    if request.node.failed_in_call:
+        print("\n".join(found.last_words()))
+        stage.strike_set()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.when == "call":
+        item.failed_in_call = report.failed
+    return report
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -34,8 +34,9 @@ class Network:
         _run("ip", "link", "set", peer, "netns", self.name)
         _run("ip", "addr", "add", f"{ours}/30", "dev", self.link)
         _run("ip", "link", "set", self.link, "up")
-        for words in (["addr", "add", f"{theirs}/30", "dev", peer], ["link", "set", peer, "up"], ["link", "set", "lo", "up"]):
-            _run("ip", "-n", self.name, *words)
+        _run("ip", "-n", self.name, "addr", "add", f"{theirs}/30", "dev", peer)
+        _run("ip", "-n", self.name, "link", "set", peer, "up")
+        _run("ip", "-n", self.name, "link", "set", "lo", "up")
         return ours
 
     def unplug(self) -> None:

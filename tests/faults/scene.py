@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from deployments.agent.processes import session_members
 from tests.conftest import ROOT
 from tests.faults.network import Network
 from tests.faults.processes import Processes
@@ -35,6 +36,7 @@ from console.redis import client
 from django.conf import settings
 made = Server.objects.create(name="kp-far")
 enrol.grant(client())
+client().execute_command("ACL", "SAVE")
 print("CONFIG " + json.dumps(enrol.agent_config(made, settings.REDIS_URL, Path({state!r}))))
 """
 
@@ -71,10 +73,11 @@ class Tally:
     slowest_s: float = 0.0
     moments: dict[str, int] = dataclasses.field(default_factory=dict)
 
-    def note(self, fault: str, moment: str, took_s: float) -> None:
+    def note(self, faults: list[str], moment: str, took_s: float) -> None:
         """One run that went well; `took_s` from the end of the fault until everything was true."""
         self.runs += 1
-        self.faults[fault] = self.faults.get(fault, 0) + 1
+        for fault in faults:
+            self.faults[fault] = self.faults.get(fault, 0) + 1
         self.moments[moment] = self.moments.get(moment, 0) + 1
         self.slowest_s = max(self.slowest_s, took_s)
 
@@ -82,7 +85,7 @@ class Tally:
         kinds = ", ".join(f"{name} {count}" for name, count in sorted(self.faults.items()))
         moments = ", ".join(f"{name} {count}" for name, count in sorted(self.moments.items()))
         return [
-            f"faults: runs {self.runs}, lines {self.lines}, of which {self.gaps} lost to full disks and marked; "
+            f"faults: runs {self.runs}, faults {sum(self.faults.values())}, lines {self.lines}, of which {self.gaps} lost to full disks and marked; "
             f"everything was true {self.slowest_s:.1f} s after the fault or sooner",
             f"faults by kind: {kinds}",
             f"faults by moment: {moments}",
@@ -103,9 +106,9 @@ def copy_product(tree: Path) -> None:
 class Scene:
     """`hold_s` is how long a fault lasts; `close` ends and removes everything."""
 
-    def __init__(self, folder: Path, *, seed: int, hold_s: float, tally: Tally) -> None:
+    def __init__(self, folder: Path, *, hold_s: float, tally: Tally) -> None:
         self.folder, self.hold_s, self.tally = folder, hold_s, tally
-        self.random = random.Random(seed)
+        self.random = random.Random()
         self.mark = secrets.token_hex(8)
         self.killed: set[str] = set()  # attempts whose runner we killed
         self.tree = folder / "tree"
@@ -157,10 +160,10 @@ class Scene:
         env = {**os.environ, "ASCEND_FAULTS": self.mark, "ASCEND_FAULTS_CLOCK": str(self.clock)}
         logs = self.folder / "far-log"
         logs.mkdir(exist_ok=True)
+        agent = [sys.executable, "-m", "deployments.agent", "--config", str(self.config), "--logs", str(logs)]
         with (self.folder / "far.txt").open("ab") as out:
             self.far = subprocess.Popen(
-                [*self.network.inside, sys.executable, "-m", "deployments.agent", "--config", str(self.config)]
-                + ["--logs", str(logs)],
+                [*self.network.inside, *agent],
                 cwd=self.tree, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             )  # fmt: skip
 
@@ -216,6 +219,14 @@ class Scene:
         with contextlib.suppress(Refused):
             self.insist(f"/jobs/{told.id}/cancel", {})
 
+    def newest(self, told: Told) -> Told:
+        """The same job's newest attempt."""
+        return dataclasses.replace(told, attempt=self.attempt_of(told.id), is_cancelled=False)
+
+    def is_stored(self, told: Told) -> bool:
+        """Whether the console has the attempt's end."""
+        return bool(self.rows("select done from deployments_attempt where id=?", told.attempt)[0][0])
+
     def state_of(self, told: Told) -> dict:
         return self.insist(f"/jobs/{told.id}")
 
@@ -264,10 +275,21 @@ class Scene:
         except (OSError, ValueError):
             return None
 
+    def session(self, told: Told) -> list[int]:
+        """The attempt's runner and what it has started."""
+        runner = self.runner(told)
+        return session_members(runner) if runner else []
+
     def settle(self) -> None:
         """Until every part runs and both servers are online."""
         until(lambda: not self.processes.missing(), 60)
         until(lambda: list(self._servers().values()) == ["live"] * 2, 60)
+
+    def last_words(self) -> list[str]:
+        """The ends of all logs, for who looks at a failure."""
+        logs = [*self.folder.glob("var/log/*.log"), *self.folder.glob("far-log/*.log"), self.folder / "far.txt"]
+        tails = [[f"== {path}", *path.read_text().splitlines()[-12:]] for path in logs]
+        return [*(line for tail in tails for line in tail), "== processes", *map(str, self.processes.all().items())]
 
     def close(self) -> None:
         if self.network:

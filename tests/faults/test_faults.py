@@ -6,37 +6,38 @@ import time
 import pytest
 
 from tests.faults import checks
-from tests.faults.catalogue import FAULTS, LONG, MOMENTS, CannotHappen
+from tests.faults.catalogue import FAULTS, LONG, MOMENTS, CannotHappen, together
 from tests.faults.conftest import LONG_HOLD_S
 
 pytestmark = pytest.mark.slow
 
 
-def run(scene, fault, moment):
-    """One run: jobs, the fault, and everything that must be true afterwards."""
+def run(scene, faults, moment):
+    """One run: jobs, the faults at once, and everything that must be true afterwards."""
     try:
-        jobs = MOMENTS[moment](scene, FAULTS[fault])
+        jobs = MOMENTS[moment](scene, together(*(FAULTS[fault] for fault in faults)))
     except CannotHappen as reason:
         pytest.skip(str(reason))
     mended = time.monotonic()
     checks.check_all(scene, jobs)
-    scene.tally.note(fault, moment, time.monotonic() - mended)
+    scene.tally.note(faults, moment, time.monotonic() - mended)
 
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))
-def test_a_fault_costs_no_line_and_no_job(seeded, fault):
-    run(seeded, fault, seeded.random.choice(sorted(MOMENTS)))
+def test_a_fault_costs_no_line_and_no_job(scene, fault):
+    run(scene, [fault], scene.random.choice(sorted(MOMENTS)))
 
 
-def test_random_faults_at_random_moments(scene, faults_seed, request):
-    runs = request.config.getoption("--faults-runs")
-    if not runs:
-        pytest.skip("asked for by --faults-runs N")
-    dice = random.Random(faults_seed)
-    for n in range(runs):
-        fault, moment = dice.choice(sorted(FAULTS)), dice.choice(sorted(MOMENTS))
-        scene.hold_s = LONG_HOLD_S if dice.random() < 0.2 and fault not in LONG else dice.uniform(0.5, 5)
-        scene.random = random.Random(f"{faults_seed} {n}")
-        print(f"--faults-seed {faults_seed}, run {n}: {fault} {moment}, {scene.hold_s:.1f} s", flush=True)
-        scene.settle()
-        run(scene, fault, moment)
+def pytest_generate_tests(metafunc):
+    """As many runs as --faults-runs says."""
+    if "n" in metafunc.fixturenames:
+        metafunc.parametrize("n", range(metafunc.config.getoption("--faults-runs")))
+
+
+def test_random_faults_cost_no_line_and_no_job(scene, faults_seed, n):
+    dice = random.Random(f"{faults_seed} {n}")
+    faults = dice.sample(sorted(FAULTS), dice.choice((1, 1, 2)))
+    moment = dice.choice(sorted(MOMENTS))
+    scene.hold_s = LONG_HOLD_S if dice.random() < 0.1 and not LONG & set(faults) else dice.uniform(0.2, 5)
+    print(f"{moment}: {faults}, {scene.hold_s:.1f} s")
+    run(scene, faults, moment)
