@@ -148,3 +148,26 @@ def test_a_new_attempt_that_is_cancelled_waits_for_nothing(server):
     (new / "cancel").touch()
     adopter.tick()
     assert until(lambda: ended(new))["state"] == "cancelled"
+
+
+def test_a_runner_that_finds_no_room_on_the_disk_is_no_try(server, monkeypatch):
+    monkeypatch.setattr(adopt, "TRY_AGAIN_S", 0.0)
+    full = Adopter(server.config, [sys.executable, "-c", f"import sys; sys.exit({spool.NO_ROOM})"])
+    folder = server.claim("print(1)")
+    for _ in range(adopt.MAX_TRIES + 2):
+        assert full.tick() == [folder.name]
+        full.children[folder.name].wait()
+    full.runner = RUNNER
+    until(lambda: full.tick() and ended(folder))
+    assert ended(folder)["state"] == "succeeded"
+
+
+def test_a_full_disk_that_has_no_room_for_a_runners_log_stops_no_other(server, monkeypatch):
+    adopter = Adopter(server.config, RUNNER)
+    first, second = server.claim("print(1)"), server.claim("print(2)")
+    (first / "runner.log").mkdir()
+    assert adopter.tick() == [second.name]
+    (first / "runner.log").rmdir()
+    monkeypatch.setattr(adopt, "TRY_AGAIN_S", 0.0)
+    assert first.name in adopter.tick()
+    until(lambda: ended(first) and ended(second))

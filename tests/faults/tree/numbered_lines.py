@@ -1,8 +1,12 @@
-"""Prints numbered lines; notes in a file that it began and ended. `python -m … STEP LINES PAUSE_S NOTES`."""
+"""Prints numbered lines, and notes in a file that it began and ended: `python -m … STEP LINES PAUSE_S NOTES`.
+
+It does not end while there is a file NOTES.held.
+"""
 
 import os
 import sys
 import time
+from pathlib import Path
 
 
 def note(path, step, word):
@@ -19,6 +23,8 @@ def main():
         print(f"{step}:{n} {'x' * 40}", flush=True)
         if n % 10 == 0:
             time.sleep(10 * pause_s)
+    while Path(f"{notes}.held").exists():
+        time.sleep(0.02)
     note(notes, step, "ended")
 
 
