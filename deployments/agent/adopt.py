@@ -94,8 +94,8 @@ class Adopter:
     def _start(self, folder: Path) -> bool:
         tries = self.tries.setdefault(folder.name, Tries())
         now = time.monotonic()
-        if now - tries.at < TRY_AGAIN_S:
-            return True
+        if folder.name in self.children or now - tries.at < TRY_AGAIN_S:
+            return True  # on a crowded machine a runner may take long to take its lock
         if tries.count >= MAX_TRIES:
             bury(folder, NEVER_BEGAN)
             return False
