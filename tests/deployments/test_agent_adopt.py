@@ -158,7 +158,7 @@ def test_a_runner_that_finds_no_room_on_the_disk_is_no_try(server, monkeypatch):
         assert full.tick() == [folder.name]
         full.children[folder.name].wait()
     full.runner = RUNNER  # it is slow to begin, and TRY_AGAIN_S is over at once: it is one try all the same
-    until(lambda: full.tick() and ended(folder))
+    until(lambda: (full.tick(), ended(folder))[1])
     assert ended(folder)["state"] == "succeeded"
 
 
