@@ -12,7 +12,7 @@ import secrets
 import signal
 import time
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import redis
@@ -53,6 +53,7 @@ class Ingest:
         self.telemetry_cursors: dict[int, str] = {}
         self.heads: dict[int, tuple[str, int, float]] = {}  # job id -> (attempt, last line, when it moved)
         self.active: dict[int, set[str]] = {}  # server -> attempts that its beats name as running
+        self.unanswered: dict[str, datetime] = {}  # attempts that reaper.give_up looks at
         self.stopping = False
         self.lag_ms = 0.0
         self._due: dict[str, float] = {}
@@ -90,6 +91,8 @@ class Ingest:
         self._due.clear()
         self._reading_since = time.monotonic()
         self._seed_heads()
+        self._load_servers()
+        self._mend_cursors()
         while not self.stopping:
             started = time.monotonic()
             if self._is_due("connections", started, 30.0):
@@ -144,6 +147,18 @@ class Ingest:
         for gone in self.log_cursors.keys() - self.telemetry.servers.keys():
             self.log_cursors.pop(gone, None)
             self.telemetry_cursors.pop(gone, None)
+
+    def _mend_cursors(self) -> None:
+        """Read a stream from its beginning where it ends before our place in it: that was another stream, before
+        Redis came back empty with a clock that is behind. No line is stored twice for it."""
+        for cursors, name in ((self.log_cursors, streams.logs), (self.telemetry_cursors, streams.telemetry)):
+            pipeline = self.redis.pipeline(transaction=False)
+            for pk in cursors:
+                pipeline.xinfo_stream(name(pk))
+            for (pk, cursor), info in zip(list(cursors.items()), pipeline.execute(raise_on_error=False), strict=True):
+                # Where there is no such stream yet, an error says so.
+                if isinstance(info, Exception) or _place(info["last-generated-id"].decode()) < _place(cursor):
+                    cursors[pk] = "0"
 
     def _read(
         self, cursors: dict[str, str], count: int
@@ -268,6 +283,7 @@ class Ingest:
         if monotonic - self._reading_since > settings.OFFLINE_AFTER_S:
             reaper.mark_lost(self.telemetry.silent_since(monotonic - settings.OFFLINE_AFTER_S))
         reaper.resend(timezone.now())
+        reaper.give_up(timezone.now(), self.unanswered)  # before the next: what is pushed again has to be taken first
         reaper.resend_cancels(timezone.now())
         jobs.release(waiting.servers_with_room())
         batches.advance_all(batches.under_way())
@@ -309,6 +325,12 @@ def _server_of(key: bytes) -> int:
 
 def _entries(entries: list[tuple[bytes, dict[bytes, bytes] | None]]) -> list[tuple[bytes, dict[bytes, bytes]]]:
     return [(entry_id, fields or {}) for entry_id, fields in entries]
+
+
+def _place(entry_id: str) -> tuple[int, int]:
+    """A stream id as what it orders by."""
+    milliseconds, _, sequence = entry_id.partition("-")
+    return int(milliseconds), int(sequence or 0)
 
 
 def _after(entry_id: str) -> str:

@@ -214,10 +214,10 @@ def mend_tail(path: Path) -> None:
 def mark_shipped(folder: Path) -> None:
     """The console has every line: keep the claim, against the same payload coming again, and free the rest."""
     lines, mark = folder / "lines", folder / "shipped"
-    if lines.exists():  # renaming needs no room, so this works on a full disk too
+    if not mark.exists() and lines.exists():  # renaming needs no room, so this works on a full disk too
         lines.replace(mark)
         os.truncate(mark, 0)
-    else:
+    elif not mark.exists():
         mark.touch()
     for entry in list(folder.iterdir()):
         if entry.name in ("spec.json", "shipped"):

@@ -7,6 +7,7 @@ the jobs that are under way. A moment queues jobs, lets the fault come, and retu
 import contextlib
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import threading
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from tests.faults.scene import Scene, Told
+from tests.waiting import until
 
 Fault = Callable[[Scene, list[Told]], None]
 Moment = Callable[[Scene, Fault], list[Told]]
@@ -89,6 +91,13 @@ def kill_valkey_without_its_users(scene: Scene, jobs: list[Told]) -> None:
     scene.strike("valkey", signal.SIGKILL)
 
 
+def empty_valkey(scene: Scene, jobs: list[Told]) -> None:
+    """It comes back with nothing of what it held: queues, streams, acknowledgements."""
+    pid = scene.strike("valkey", signal.SIGKILL)
+    until(lambda: pid not in scene.processes.all())
+    shutil.rmtree(scene.folder / "var" / "valkey" / "appendonlydir")
+
+
 def hang_valkey_beyond_every_time_out(scene: Scene, jobs: list[Told]) -> None:
     """No answer and no end of connections for 27 s: agents wait at most 25 s for an answer, the console 10 s."""
     pid = scene.strike("valkey", signal.SIGSTOP)
@@ -105,8 +114,8 @@ def fill_the_disk(scene: Scene, jobs: list[Told]) -> None:
         with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
             while file.write(b"x" * 4096):
                 pass
-        until = time.monotonic() + scene.hold_s
-        while time.monotonic() < until:  # what is freed meanwhile is taken as well
+        mended_at = time.monotonic() + scene.hold_s
+        while time.monotonic() < mended_at:  # what is freed meanwhile is taken as well
             with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
                 file.write(b"x" * 4096)
             time.sleep(0.02)
@@ -176,6 +185,7 @@ FAULTS: dict[str, Fault] = {
     "kill runner": kill_runner,
     "stop runner": stop_runner,
     "kill valkey without its users": kill_valkey_without_its_users,
+    "empty valkey": empty_valkey,
     "crash valkey over and over": crash_valkey_over_and_over,
     "hang valkey beyond every time-out": hang_valkey_beyond_every_time_out,
     "fill the disk": fill_the_disk,
