@@ -55,7 +55,7 @@ def kill_console(scene: Scene, jobs: list[Told]) -> None:
     scene.strike("console supervisor", signal.SIGKILL)
     scene.console.process.wait()
     time.sleep(scene.random.uniform(0, scene.hold_s))
-    scene.console.start()
+    scene.start_console()
 
 
 def kill_runner(scene: Scene, jobs: list[Told]) -> None:

@@ -60,7 +60,9 @@ def scene(stage, faults_seed, request):
     found.settle()
     yield found
     if request.node.failed_in_call:
-        print("\n".join(found.last_words()))
+        words = [request.node.failed_in_call, *found.last_words()]
+        (found.folder / "failure.txt").write_text("\n".join(words))
+        print("\n".join(words[1:]))
         stage.strike_set()
 
 
@@ -68,7 +70,7 @@ def scene(stage, faults_seed, request):
 def pytest_runtest_makereport(item, call):
     report = yield
     if report.when == "call":
-        item.failed_in_call = report.failed
+        item.failed_in_call = report.longreprtext if report.failed else ""
     return report
 
 

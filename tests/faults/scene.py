@@ -177,6 +177,17 @@ class Scene:
                 cwd=self.tree, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             )  # fmt: skip
 
+    def start_console(self) -> None:
+        """As a service manager would: again when the start was refused, for a database that is locked for instance."""
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                self.console.start()
+                return
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
+
     def attempts(self, server: str) -> Path:
         return (self.folder / "var" / "agent" if server == self.here else self.state) / "attempts"
 
