@@ -108,7 +108,7 @@ def hang_valkey_beyond_every_time_out(scene: Scene, jobs: list[Told]) -> None:
 def fill_the_disk(scene: Scene, jobs: list[Told]) -> None:
     """Not a byte is left where the far server's spools are."""
     if not scene.disk_is_small:
-        raise CannotHappen("only root can make a small disk")
+        raise CannotHappen("a disk of its own needs root, and a container that lets it")
     ballast = scene.state / "ballast"
     try:
         with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
@@ -156,7 +156,7 @@ def reset_network(scene: Scene, jobs: list[Told]) -> None:
 def unplug(scene: Scene, jobs: list[Told]) -> None:
     """The far server's interface goes down."""
     if not scene.network.is_real:
-        raise CannotHappen("only root can make a network namespace")
+        raise CannotHappen("network namespaces need root, and a container that lets it")
     scene.network.unplug()
     time.sleep(scene.hold_s)
     scene.network.plug_in()
@@ -165,7 +165,7 @@ def unplug(scene: Scene, jobs: list[Told]) -> None:
 def unplug_beyond_every_time_out(scene: Scene, jobs: list[Told]) -> None:
     """The same until every side has given the other up."""
     if not scene.network.is_real:
-        raise CannotHappen("only root can make a network namespace")
+        raise CannotHappen("network namespaces need root, and a container that lets it")
     scene.network.unplug()
     time.sleep(30)
     scene.network.plug_in()

@@ -27,6 +27,7 @@ from tests.whole import Whole
 TREE = Path(__file__).with_name("tree")
 PACKAGES = ("console", "deployments", "monitoring", "static", "templates")
 TRUE_WITHIN_S = 90.0
+SETTLED_WITHIN_S = 180.0  # supervisors wait up to 30 s before they start again what keeps ending
 DISK_KB = 3072
 NEW_SERVER = """
 import json
@@ -154,7 +155,7 @@ class Scene:
         self._enrol_far()
         self.start_far()
         self.here = next(name for name in self._servers() if name != "kp-far")
-        until(lambda: all(state == "live" for state in self._servers().values()), 60)
+        until(lambda: all(state == "live" for state in self._servers().values()), SETTLED_WITHIN_S)
 
     # the far server
 
@@ -311,8 +312,8 @@ class Scene:
 
     def settle(self) -> None:
         """Until every part runs and both servers are online."""
-        until(lambda: not self.processes.missing(), 60)
-        until(lambda: list(self._servers().values()) == ["live"] * 2, 60)
+        until(lambda: not self.processes.missing(), SETTLED_WITHIN_S)
+        until(lambda: list(self._servers().values()) == ["live"] * 2, SETTLED_WITHIN_S)
 
     def last_words(self) -> list[str]:
         """The ends of all logs, for who looks at a failure."""
