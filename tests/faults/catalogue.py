@@ -29,6 +29,12 @@ class CannotHappen(Exception):
 # faults
 
 
+def send(pid: int, number: int) -> None:
+    """A signal to a process that another fault may have ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 def kill(scene: Scene, jobs: list[Told], part: str) -> None:
     """SIGKILL; its supervisor starts it again."""
     scene.strike(part, signal.SIGKILL)
@@ -38,8 +44,7 @@ def stop(scene: Scene, jobs: list[Told], part: str) -> None:
     """SIGSTOP for a while."""
     pid = scene.strike(part, signal.SIGSTOP)
     time.sleep(scene.hold_s)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGCONT)
+    send(pid, signal.SIGCONT)
 
 
 def kill_agent(scene: Scene, jobs: list[Told]) -> None:
@@ -64,17 +69,15 @@ def kill_runner(scene: Scene, jobs: list[Told]) -> None:
     pid = scene.runner(told)
     if pid:
         scene.killed.add(told.attempt)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        send(pid, signal.SIGKILL)
 
 
 def stop_runner(scene: Scene, jobs: list[Told]) -> None:
     pid = scene.runner(scene.random.choice(jobs))
     if pid:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(scene.hold_s)
-            os.kill(pid, signal.SIGCONT)
+        send(pid, signal.SIGSTOP)
+        time.sleep(scene.hold_s)
+        send(pid, signal.SIGCONT)
 
 
 def crash_valkey_over_and_over(scene: Scene, jobs: list[Told]) -> None:
@@ -102,7 +105,7 @@ def hang_valkey_beyond_every_time_out(scene: Scene, jobs: list[Told]) -> None:
     """No answer and no end of connections for 27 s: agents wait at most 25 s for an answer, the console 10 s."""
     pid = scene.strike("valkey", signal.SIGSTOP)
     time.sleep(27)
-    os.kill(pid, signal.SIGCONT)
+    send(pid, signal.SIGCONT)
 
 
 def fill_the_disk(scene: Scene, jobs: list[Told]) -> None:
