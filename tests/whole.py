@@ -49,7 +49,7 @@ class Whole:
             )
         while time.monotonic() - began < READY_WITHIN_S:
             with contextlib.suppress(OSError, urllib.error.HTTPError):
-                if urllib.request.urlopen(f"{self.url}/readyz", timeout=1).status == 200:
+                if urllib.request.urlopen(f"{self.url}/readyz", timeout=5).status == 200:
                     return time.monotonic() - began
             assert self.process.poll() is None, self.printed.read_text()
             time.sleep(0.05)

@@ -200,6 +200,7 @@ FAULTS: dict[str, Fault] = {
     "unplug": unplug,
     "unplug beyond every time-out": unplug_beyond_every_time_out,
 }
+MUCH_LIKE_ANOTHER = {"unplug beyond every time-out"}  # and as long: among the random ones only
 LONG = {"hang valkey beyond every time-out", "unplug beyond every time-out", "crash valkey over and over"}
 
 

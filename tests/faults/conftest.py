@@ -38,13 +38,20 @@ class Stage:
             self.set_up = Scene(self.make_folder("faults"), hold_s=HOLD_S, tally=self.tally)
         return self.set_up
 
+    def give_up(self, why):
+        """Keep what there is to see of a failure, in the folder and in the report."""
+        words = self.set_up.last_words()
+        (self.set_up.folder / "failure.txt").write_text("\n".join([why, *words]))
+        print("\n".join(words))
+        self.strike_set()
+
     def strike_set(self):
         if self.set_up is not None:
             self.set_up, ended = None, self.set_up
             ended.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stage(tmp_path_factory, faults_tally):
     made = Stage(tmp_path_factory.mktemp, faults_tally)
     yield made
@@ -57,13 +64,14 @@ def scene(stage, faults_seed, request):
     found = stage.scene()
     print(f"--faults-seed {faults_seed}")
     found.hold_s, found.random = HOLD_S, random.Random(f"{faults_seed} {request.node.name}")
-    found.settle()
+    try:
+        found.settle()
+    except AssertionError as error:
+        stage.give_up(str(error))
+        raise
     yield found
     if request.node.failed_in_call:
-        words = [request.node.failed_in_call, *found.last_words()]
-        (found.folder / "failure.txt").write_text("\n".join(words))
-        print("\n".join(words[1:]))
-        stage.strike_set()
+        stage.give_up(request.node.failed_in_call)
 
 
 @pytest.hookimpl(wrapper=True)

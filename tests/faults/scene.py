@@ -127,6 +127,7 @@ class Scene:
         self.tree.mkdir()
         copy_product(self.tree)
         self.far: subprocess.Popen[bytes] | None = None
+        self.console: Whole | None = None
         self.network: Network | None = None
         self.processes: Processes | None = None
         self.disk_is_small = False
@@ -322,21 +323,29 @@ class Scene:
         return [*(line for tail in tails for line in tail), "== processes", *map(str, self.processes.all().items())]
 
     def close(self) -> None:
+        """End every process of the scene, then take down what they stood on."""
         if self.network:
             self.network.restore()
-        if self.far and self.far.poll() is None:
-            self.far.send_signal(signal.SIGTERM)
-            self.far.wait(30)
-        if hasattr(self, "console"):
-            self.console.stop()
-        for pid in self.processes.all() if self.processes else ():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
-                os.kill(pid, signal.SIGKILL)
+        self._signal_all(signal.SIGCONT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self.far and self.far.poll() is None:
+                self.far.send_signal(signal.SIGTERM)
+                self.far.wait(30)
+            if self.console:
+                self.console.stop()
+        until(lambda: not self._signal_all(signal.SIGKILL), 30)
         if self.network:
             self.network.close()
         if self.disk_is_small:
             subprocess.run(["umount", "-l", str(self.state)], check=True)
+
+    def _signal_all(self, number: int) -> int:
+        """How many processes there were."""
+        found = self.processes.all() if self.processes else {}
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        return len(found)
 
 
 def _mount(folder: Path) -> bool:

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.faults import checks
-from tests.faults.catalogue import FAULTS, LONG, MOMENTS, CannotHappen, together
+from tests.faults.catalogue import FAULTS, LONG, MOMENTS, MUCH_LIKE_ANOTHER, CannotHappen, together
 from tests.faults.conftest import LONG_HOLD_S
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ def run(scene, faults, moment):
     scene.tally.note(faults, moment, time.monotonic() - mended)
 
 
-@pytest.mark.parametrize("fault", sorted(FAULTS))
+@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - MUCH_LIKE_ANOTHER))
 def test_a_fault_costs_no_line_and_no_job(scene, fault):
     run(scene, [fault], scene.random.choice(sorted(MOMENTS)))
 
