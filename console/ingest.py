@@ -12,7 +12,7 @@ import secrets
 import signal
 import time
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import redis
@@ -24,7 +24,7 @@ from django.utils import timezone
 from console import live, streams
 from deployments import ingest as jobs_ingest
 from deployments.models import Attempt, Job, JobState, Server
-from deployments.services import batches, jobs, orders, reaper, waiting
+from deployments.services import batches, enrol, jobs, orders, reaper, waiting
 from monitoring.ingest import Messages, Telemetry
 
 log = logging.getLogger(__name__)
@@ -53,6 +53,7 @@ class Ingest:
         self.telemetry_cursors: dict[int, str] = {}
         self.heads: dict[int, tuple[str, int, float]] = {}  # job id -> (attempt, last line, when it moved)
         self.active: dict[int, set[str]] = {}  # server -> attempts that its beats name as running
+        self.unanswered: dict[str, datetime] = {}  # attempts that reaper.give_up looks at
         self.answers: dict[int, orders.Answers] = {}  # server -> what it says about orders, until it is noted
         self.answered: dict[int, orders.Answers] = {}  # what it said before: agents repeat it in every beat
         self.stopping = False
@@ -86,11 +87,14 @@ class Ingest:
             pass
 
     def _run_connected(self) -> None:
+        self._give_rights_back()
         self.beats.psubscribe(streams.BEATS)
         self.log_cursors.clear()
         self._due.clear()
         self._reading_since = time.monotonic()
         self._seed_heads()
+        self._load_servers()
+        self._mend_cursors()
         while not self.stopping:
             started = time.monotonic()
             if self._is_due("connections", started, 30.0):
@@ -98,6 +102,14 @@ class Ingest:
             if self.holds_lease(started):
                 self.tick(time.time(), started)
             time.sleep(max(0.005, TICK_S - (time.monotonic() - started)))
+
+    def _give_rights_back(self) -> None:
+        """Redis may have been restarted, and may have forgotten the servers' users."""
+        try:
+            if names := enrol.grant_missing(self.redis):
+                log.warning("Redis had forgotten %s users of servers; they have their rights again", len(names))
+        except redis.ResponseError as error:  # where the console may not manage users, the site does
+            log.warning("the users of servers in Redis could not be looked at: %s", error)
 
     def holds_lease(self, now: float) -> bool:
         if not self._is_due("lease", now, LEASE_MS / 4000):
@@ -138,6 +150,18 @@ class Ingest:
         for gone in self.log_cursors.keys() - self.telemetry.servers.keys():
             self.log_cursors.pop(gone, None)
             self.telemetry_cursors.pop(gone, None)
+
+    def _mend_cursors(self) -> None:
+        """Read a stream from its beginning where it ends before our place in it: that was another stream, before
+        Redis came back empty with a clock that is behind. No line is stored twice for it."""
+        for cursors, name in ((self.log_cursors, streams.logs), (self.telemetry_cursors, streams.telemetry)):
+            pipeline = self.redis.pipeline(transaction=False)
+            for pk in cursors:
+                pipeline.xinfo_stream(name(pk))
+            for (pk, cursor), info in zip(list(cursors.items()), pipeline.execute(raise_on_error=False), strict=True):
+                # Where there is no such stream yet, an error says so.
+                if isinstance(info, Exception) or _place(info["last-generated-id"].decode()) < _place(cursor):
+                    cursors[pk] = "0"
 
     def _read(
         self, cursors: dict[str, str], count: int
@@ -274,6 +298,7 @@ class Ingest:
         if monotonic - self._reading_since > settings.OFFLINE_AFTER_S:
             reaper.mark_lost(self.telemetry.silent_since(monotonic - settings.OFFLINE_AFTER_S))
         reaper.resend(timezone.now())
+        reaper.give_up(timezone.now(), self.unanswered)  # before the next: what is pushed again has to be taken first
         reaper.resend_cancels(timezone.now())
         orders.look_after(timezone.now())
         jobs.release(waiting.servers_with_room())
@@ -316,6 +341,12 @@ def _server_of(key: bytes) -> int:
 
 def _entries(entries: list[tuple[bytes, dict[bytes, bytes] | None]]) -> list[tuple[bytes, dict[bytes, bytes]]]:
     return [(entry_id, fields or {}) for entry_id, fields in entries]
+
+
+def _place(entry_id: str) -> tuple[int, int]:
+    """A stream id as what it orders by."""
+    milliseconds, _, sequence = entry_id.partition("-")
+    return int(milliseconds), int(sequence or 0)
 
 
 def _after(entry_id: str) -> str:

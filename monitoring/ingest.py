@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db import transaction
+from django.db import OperationalError, transaction
 
 from console import live, streams
 from deployments.models import Npu, Server
@@ -185,14 +185,30 @@ class Telemetry:
         fresh, self._new_inventory = self._new_inventory, set()
         if not (minutes or heard or facts or fresh):
             return
-        with transaction.atomic():
-            _save_contact(self.servers, heard, offsets)
-            Minute.objects.bulk_create(minutes, ignore_conflicts=True)
-            for pk, value in facts.items():
-                hostname = str(value.get("hostname") or "")[:255]
-                Server.objects.filter(pk=pk).update(facts=value, hostname=hostname)
-            for pk in fresh & self.servers.keys():
-                _save_npus(self.servers[pk], self.nows[pk])
+        try:
+            self._write(minutes, heard, offsets, facts, fresh)
+        except OperationalError:  # busy or away: the next flush writes it, and what is newer stays newer
+            self._ready_minutes = minutes + self._ready_minutes
+            self.heard, self._offsets = heard | self.heard, offsets | self._offsets
+            self._facts, self._new_inventory = facts | self._facts, fresh | self._new_inventory
+            raise
+
+    @transaction.atomic
+    def _write(
+        self,
+        minutes: list[Minute],
+        heard: dict[int, float],
+        offsets: dict[int, float],
+        facts: dict[int, dict[str, Any]],
+        fresh: set[int],
+    ) -> None:
+        _save_contact(self.servers, heard, offsets)
+        Minute.objects.bulk_create(minutes, ignore_conflicts=True)
+        for pk, value in facts.items():
+            hostname = str(value.get("hostname") or "")[:255]
+            Server.objects.filter(pk=pk).update(facts=value, hostname=hostname)
+        for pk in fresh & self.servers.keys():
+            _save_npus(self.servers[pk], self.nows[pk])
 
 
 def unreadable(npu: dict[str, Any]) -> dict[str, Any]:

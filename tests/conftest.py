@@ -19,6 +19,12 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+def pytest_addoption(parser):
+    faults = parser.getgroup("faults", "tests/faults: faults at random moments")
+    faults.addoption("--faults-runs", type=int, default=0, help="as many runs beside each fault once")
+    faults.addoption("--faults-seed", type=int, default=0, help="repeat the run that printed this seed")
+
+
 class Valkey:
     """A Valkey server on a free loopback port; `restart()` keeps its data, `kill()` is SIGKILL."""
 

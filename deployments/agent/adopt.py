@@ -1,6 +1,7 @@
 """Looks after attempts: starts a runner for each claim, knows who lives, and ends what a dead runner left behind."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 from deployments.agent import ROOT, processes, reboots, spool
 from deployments.agent.config import Config
 from deployments.steps import Text
+
+log = logging.getLogger("worker")
 
 RUNNER = (sys.executable, "-m", "deployments.agent.runner")
 MAX_RUNNERS = 32  # at once: hundreds of jobs in one moment must not take the server's memory and cores
@@ -51,7 +54,7 @@ class Tries:
     """How often a runner was started for a claim that has none, and when the last time was (monotonic)."""
 
     count: int = 0
-    at: float = 0.0
+    at: float = float("-inf")
 
 
 class Adopter:
@@ -62,20 +65,31 @@ class Adopter:
         self.runner = list(runner)
         self.finished: set[str] = set()
         self.tries: dict[str, Tries] = {}
-        self.children: list[subprocess.Popen[bytes]] = []
+        self.children: dict[str, subprocess.Popen[bytes]] = {}  # by attempt
         self.back: dict[str, float] = {}  # since when the server of a waiting attempt is back
         self.announced: set[str] = set()  # of the waiting ones, those whose log says so
 
     def tick(self) -> list[str]:
         """Look at every attempt once; returns those whose runner lives or was just started."""
-        self.children = [child for child in self.children if child.poll() is None]
+        self._bid_farewell()
         found = spool.folders(self.config.attempts)
         self.finished &= {folder.name for folder in found}
         looks = {folder: self._look(folder) for folder in found if folder.name not in self.finished}
         living = [folder.name for folder, look in looks.items() if look == "lives"]
+        busy = {_job(name) for name in living}
         waiting = sorted((folder for folder, look in looks.items() if look == "waits"), key=_turn)
+        # A job that was lost and is run again may still run here: the new attempt waits for the old one's end.
+        waiting = [folder for folder in waiting if _job(folder.name) not in busy or (folder / "cancel").exists()]
         room = max(0, MAX_RUNNERS - len(living))
         return living + [folder.name for folder in waiting[:room] if self._start(folder)]
+
+    def _bid_farewell(self) -> None:
+        """Forget the runners that have ended; one that found no room on the disk has not been a try."""
+        for name, child in list(self.children.items()):
+            if child.poll() is not None:
+                del self.children[name]
+                if child.returncode == spool.NO_ROOM and name in self.tries:
+                    self.tries[name].count = 0
 
     def _look(self, folder: Path) -> str:
         """Whether it "lives", "waits" for its runner, or "" when there is nothing to do, yet or any more."""
@@ -112,16 +126,25 @@ class Adopter:
     def _start(self, folder: Path) -> bool:
         tries = self.tries.setdefault(folder.name, Tries())
         now = time.monotonic()
-        if tries.count and now - tries.at < TRY_AGAIN_S:
-            return True
+        if folder.name in self.children or now - tries.at < TRY_AGAIN_S:
+            return True  # on a crowded machine a runner may take long to take its lock
         if tries.count >= MAX_TRIES:
             mark = reboots.read(folder)
             finish(folder, "failed", NEVER_BEGAN, mark) if mark else bury(folder, NEVER_BEGAN)
             return False
-        tries.count += 1
         tries.at = now
-        self.children.append(spawn(folder, self.config, self.runner))
+        try:
+            self.children[folder.name] = spawn(folder, self.config, self.runner)
+        except OSError as error:  # no room for its log, or for another process
+            log.warning("no runner could be started for %s (%s); trying again", folder.name, error)
+            return False
+        tries.count += 1
         return True
+
+
+def _job(attempt: str) -> str:
+    """The job's number: the 42 of `a42-2-0f3c5a7e`."""
+    return attempt[1:].partition("-")[0]
 
 
 def _turn(folder: Path) -> tuple[bool, int, int]:

@@ -3,6 +3,7 @@
 The program is not trusted: only the fields of an item are taken, each within its size.
 """
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -17,13 +18,18 @@ class ItemReader:
     """New items since the last call, in order; a line that is no item comes as its text."""
 
     def __init__(self, path: Path) -> None:
-        path.touch(mode=0o600)
-        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.path = path
+        self.descriptor: int | None = None
         self.offset = 0
         self.rest = b""
+        with contextlib.suppress(OSError):  # on a full disk the program makes it, once there is room
+            path.touch(mode=0o600)
 
     def read(self) -> list[dict[str, Any] | str]:
         found: list[dict[str, Any] | str] = []
+        if not self._is_open():
+            return found
+        assert self.descriptor is not None
         while data := os.pread(self.descriptor, 65536, self.offset):
             self.offset += len(data)
             *lines, self.rest = (self.rest + data).split(b"\n")
@@ -38,8 +44,15 @@ class ItemReader:
         found = self.read()
         if self.rest.strip():
             found.append(item(self.rest))
-        os.close(self.descriptor)
+        if self.descriptor is not None:
+            os.close(self.descriptor)
         return found
+
+    def _is_open(self) -> bool:
+        if self.descriptor is None:
+            with contextlib.suppress(OSError):
+                self.descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        return self.descriptor is not None
 
 
 def item(line: bytes) -> dict[str, Any] | str:

@@ -23,7 +23,7 @@ from deployments.agent import ROOT, as_root, devices, processes, reboots, spool
 from deployments.agent.config import Config, load
 from deployments.agent.environment import passed_on
 from deployments.agent.execution import Outcome, StepRun
-from deployments.agent.writer import SpoolWriter
+from deployments.agent.writer import FULL, SpoolWriter
 from deployments.kinds import load as load_kind
 from deployments.steps import PYTHON, Step, Text, read_params
 
@@ -73,11 +73,17 @@ def main(argv: list[str] | None = None) -> int:
     if os.getsid(0) != os.getpid():
         os.setsid()
     signals = Signals()
-    lock = processes.take_lock(folder / "lock")
-    mark = reboots.read(folder)
-    if lock is None or not (write_pid(folder) if mark is None else take_up(folder, mark, load(options.config))):
-        return 0  # another runner has or had this attempt, or it waits
-    writer = SpoolWriter(folder / "lines")
+    try:
+        lock = processes.take_lock(folder / "lock")
+        mark = reboots.read(folder)
+        if lock is None or not (write_pid(folder) if mark is None else take_up(folder, mark, load(options.config))):
+            return 0  # another runner has or had this attempt, or it waits
+        writer = SpoolWriter(folder / "lines")
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        (folder / "pid").unlink(missing_ok=True)  # nothing was begun: the next runner may
+        return spool.NO_ROOM
     try:
         attempt = Attempt(folder, load(options.config), json.loads((folder / "spec.json").read_text()), writer, signals)
         verdict = run(attempt, mark)

@@ -76,6 +76,7 @@ class Shipper:
         self.attempts = attempts_folder
         self.tracks: dict[str, Track] = {}
         self.done: set[str] = set()
+        self.forgotten: list[str] = []  # whose acknowledgement in Redis is of no use any more
         self.folder_time = -1
         self.scanned_at = float("-inf")
 
@@ -93,6 +94,9 @@ class Shipper:
     def tick(self) -> int:
         """One round over all attempts; returns how many chunks were sent."""
         self._scan()
+        if self.forgotten:
+            self.redis.hdel(self.acked, *self.forgotten)
+            self.forgotten.clear()
         self._read_acks()
         return sum(self._send(name, track) for name, track in list(self.tracks.items()))
 
@@ -114,7 +118,9 @@ class Shipper:
             if name in self.tracks or name in self.done:
                 continue
             if (folder / "shipped").exists():
+                spool.mark_shipped(folder)  # whoever did so may have been killed half-way
                 self.done.add(name)
+                self.forgotten.append(name)
             else:
                 self.tracks[name] = Track(folder, spool.SpoolReader(folder), progress_at=now)
 

@@ -24,6 +24,7 @@ MAX_TEXT = 32 * 1024
 MAX_CHUNK = 64 * 1024
 ATTEMPT_ID = re.compile(r"a\d{1,18}-\d{1,6}-[0-9a-f]{8}")
 NEW = ".new-"
+NO_ROOM = 75  # exit code of a runner that could not begin on a full disk, and left everything as it was
 HEADER = re.compile(rb"\d{1,20}\t[osepgv+]\t")
 
 
@@ -52,10 +53,14 @@ def claim(attempts: Path, attempt: str, body: str, records: bytes = b"") -> str:
         return _holder(final, body)
     aside = attempts / f"{NEW}{attempt}-{os.getpid()}-{time.monotonic_ns()}"
     aside.mkdir(parents=True, mode=0o700)
-    _write_synced(aside / "spec.json", body.encode())
-    if records:
-        _write_synced(aside / "lines", records)
-    _sync_folder(aside)
+    try:
+        _write_synced(aside / "spec.json", body.encode())
+        if records:
+            _write_synced(aside / "lines", records)
+        _sync_folder(aside)
+    except OSError:  # no room: the same payload comes again
+        shutil.rmtree(aside, ignore_errors=True)
+        raise
     try:
         aside.rename(final)
     except OSError:  # another claim was faster: a folder that is not empty is never replaced
@@ -237,10 +242,10 @@ def mend_tail(path: Path) -> None:
 def mark_shipped(folder: Path) -> None:
     """The console has every line: keep the claim, against the same payload coming again, and free the rest."""
     lines, mark = folder / "lines", folder / "shipped"
-    if lines.exists():  # renaming needs no room, so this works on a full disk too
+    if not mark.exists() and lines.exists():  # renaming needs no room, so this works on a full disk too
         lines.replace(mark)
         os.truncate(mark, 0)
-    else:
+    elif not mark.exists():
         mark.touch()
     for entry in list(folder.iterdir()):
         if entry.name in ("spec.json", "shipped"):

@@ -181,7 +181,23 @@ def demo_password() -> str:
 
 def grant(connection: Any) -> None:
     """Give every server its rights in a Redis that is already running. Raises redis.RedisError."""
+    _grant(connection, rights())
+
+
+def grant_missing(connection: Any) -> list[str]:
+    """Give back their rights to the users that Redis does not know, and to no other; the names.
+
+    A Redis of the site's own that keeps its users in no file forgets them when it restarts, and every agent would
+    stand outside until the console's next start. Raises redis.RedisError.
+    """
+    known = {name.decode() if isinstance(name, bytes) else name for name in connection.acl_users()}
+    missing = {name: rules for name, rules in rights().items() if name not in known}
+    _grant(connection, missing)
+    return sorted(missing)
+
+
+def _grant(connection: Any, users: dict[str, list[str]]) -> None:
     pipe = connection.pipeline(transaction=False)
-    for name, rules in rights().items():
+    for name, rules in users.items():
         pipe.execute_command("ACL", "SETUSER", name, *rules)
     pipe.execute()

@@ -17,8 +17,11 @@ from deployments.steps import Text
 
 RESEND_FIRST_S = 10
 RESEND_MOST_S = 600
+GIVE_UP_S = 60  # a server that is heard for so long has told of all that runs on it
+SURE_S = 15
 AT_ONCE = 500
 OF_ONE_SERVER = 20
+UNKNOWN_THERE = Text("服务器不知道此任务，已按请求取消", "Its server knows nothing of it, so it was cancelled as asked")
 
 
 def mark_lost(silent: Iterable[int]) -> list[Job]:
@@ -106,13 +109,39 @@ def resend(now: datetime) -> int:
 def resend_cancels(now: datetime) -> int:
     """Ask again for each cancel that no event has answered and that stands in no list of the server."""
     asked = Attempt.objects.filter(
-        job__state__in=UNDER_WAY,
+        job__state__in=(*UNDER_WAY, JobState.LOST),
         job__cancel_requested_at__lt=now - timedelta(seconds=RESEND_FIRST_S),
         rung="",
         done=False,
     )
     heard = (attempt for attempt in asked.select_related("job__server")[:AT_ONCE] if not attempt.job.server.is_offline)
     return sum(jobs.ask_to_cancel(attempt) for attempt in heard if not _stands(attempt, queues.cancel_is_waiting))
+
+
+def give_up(now: datetime, unanswered: dict[str, datetime]) -> list[Job]:
+    """Cancel lost jobs that were to be cancelled and of which their server, which is heard again, knows nothing: it
+    was installed anew, for instance. Should it tell of one after all, its events say what is true.
+
+    `unanswered` is kept by the caller from time to time: attempts, and since when their server has had no answer.
+    """
+    asked = Attempt.objects.filter(job__state=JobState.LOST, job__cancel_requested_at__isnull=False, done=False)
+    heard_since = now - timedelta(seconds=SURE_S)
+    found = {a.pk: a for a in asked.filter(job__server__last_seen_at__gt=heard_since).select_related("job")[:AT_ONCE]}
+    for gone in unanswered.keys() - found.keys():
+        del unanswered[gone]
+    ended = []
+    for attempt in found.values():
+        since = unanswered.setdefault(attempt.pk, now)
+        if now - since < timedelta(seconds=GIVE_UP_S) or _stands(attempt, queues.cancel_is_waiting):
+            continue
+        with transaction.atomic():
+            job = Job.objects.select_for_update().select_related("server", "requester").get(pk=attempt.job_id)
+            if job.state == JobState.LOST and job.attempts.order_by("n").last() == attempt:
+                jobs.end_here(job, attempt, JobState.CANCELLED, UNKNOWN_THERE)
+                ended.append(job)
+    for job in ended:
+        jobs.tell(job)
+    return ended
 
 
 def expire(attempt: Attempt) -> None:

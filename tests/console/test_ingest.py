@@ -250,3 +250,48 @@ def test_a_beat_of_any_shape_is_a_beat(turns, valkey, server, beat):
     time.sleep(0.05)
     turns.turn(6)
     assert turns.ingest.telemetry.last_heard[server.pk] == turns.clock
+
+
+def test_a_stream_that_begins_anew_behind_the_old_place_is_read(valkey, server, attempt, spool):
+    """Redis came back empty, with a clock that is behind."""
+    Server.objects.update(logs_cursor="9000000000000-0")
+    ingest = Ingest(valkey.url)
+    ingest._load_servers()
+    ingest.telemetry_cursors[server.pk] = "9000000000000-5"
+    ingest._mend_cursors()
+    assert (ingest.log_cursors, ingest.telemetry_cursors) == ({server.pk: "0"}, {server.pk: "0"})
+    ingest.log_cursors[server.pk] = "9000000000000-0"
+    send(valkey.client(), server, spool.chunk(("o", "hello")))
+    ingest._mend_cursors()
+    ingest._read_logs()
+    assert LogChunk.objects.count() == 1
+    place = ingest.log_cursors[server.pk]
+    ingest._mend_cursors()
+    assert ingest.log_cursors[server.pk] == place != "0"
+
+
+def test_servers_whose_users_redis_forgot_have_their_rights_again(valkey, server):
+    ingest, redis = Ingest(valkey.url), valkey.client()
+    other = Server.objects.create(name="kp-02")
+    redis.execute_command("ACL", "SETUSER", streams.user(other.pk), "off")
+    ingest._give_rights_back()
+    assert redis.acl_getuser(streams.user(server.pk))["flags"][0] == "on"
+    assert "off" in redis.acl_getuser(streams.user(other.pk))["flags"], "who was switched off stays so"
+    redis.acl_deluser(streams.user(server.pk), streams.user(other.pk))
+
+
+def test_what_a_busy_database_refused_is_written_later(turns, valkey, server, monkeypatch):
+    from django.db import OperationalError
+
+    from monitoring.ingest import Telemetry
+
+    turns.turn()
+    valkey.client().publish(streams.beat(server.pk), "{}")
+    turns.turn(0.1)
+    with monkeypatch.context() as busy:
+        busy.setattr(Telemetry, "_write", lambda *_: (_ for _ in ()).throw(OperationalError("locked")))
+        with pytest.raises(OperationalError):
+            turns.ingest.telemetry.flush()
+    before = Server.objects.get().last_seen_at
+    turns.ingest.telemetry.flush()
+    assert Server.objects.get().last_seen_at > before

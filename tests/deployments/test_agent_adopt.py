@@ -123,3 +123,51 @@ def test_what_ignores_sigterm_is_killed(server, monkeypatch):
     end_session(processes.identity(process.pid))
     assert process.wait(1) == -signal.SIGKILL
     assert time.monotonic() - began < 10
+
+
+def test_a_new_attempt_waits_until_the_old_one_of_its_job_has_ended(server):
+    adopter = Adopter(server.config, RUNNER)
+    old = server.claim("import time; time.sleep(.6)", attempt="a5-1-00000001")
+    adopter.tick()
+    until(lambda: spool.is_alive(old))
+    new = server.claim("print(2)", attempt="a5-2-00000002")
+    other = server.claim("print(3)", attempt="a6-1-00000003")
+    assert set(adopter.tick()) == {old.name, other.name}
+    assert not (new / "lines").exists()
+    until(lambda: ended(old))
+    until(lambda: new.name in adopter.tick())
+    until(lambda: ended(new))
+
+
+def test_a_new_attempt_that_is_cancelled_waits_for_nothing(server):
+    adopter = Adopter(server.config, RUNNER)
+    old = server.claim("import time; time.sleep(30)", attempt="a5-1-00000001")
+    adopter.tick()
+    until(lambda: spool.is_alive(old))
+    new = server.claim("print(2)", attempt="a5-2-00000002")
+    (new / "cancel").touch()
+    adopter.tick()
+    assert until(lambda: ended(new))["state"] == "cancelled"
+
+
+def test_a_runner_that_finds_no_room_on_the_disk_is_no_try(server, monkeypatch):
+    monkeypatch.setattr(adopt, "TRY_AGAIN_S", 0.0)
+    full = Adopter(server.config, [sys.executable, "-c", f"import sys; sys.exit({spool.NO_ROOM})"])
+    folder = server.claim("print(1)")
+    for _ in range(adopt.MAX_TRIES + 2):
+        assert full.tick() == [folder.name]
+        full.children[folder.name].wait()
+    full.runner = RUNNER  # it is slow to begin, and TRY_AGAIN_S is over at once: it is one try all the same
+    until(lambda: (full.tick(), ended(folder))[1])
+    assert ended(folder)["state"] == "succeeded"
+
+
+def test_a_full_disk_that_has_no_room_for_a_runners_log_stops_no_other(server, monkeypatch):
+    adopter = Adopter(server.config, RUNNER)
+    first, second = server.claim("print(1)"), server.claim("print(2)")
+    (first / "runner.log").mkdir()
+    assert adopter.tick() == [second.name]
+    (first / "runner.log").rmdir()
+    monkeypatch.setattr(adopt, "TRY_AGAIN_S", 0.0)
+    assert first.name in adopter.tick()
+    until(lambda: ended(first) and ended(second))

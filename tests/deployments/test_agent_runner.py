@@ -258,3 +258,13 @@ def test_a_fast_program_is_followed_without_loss(server):
     assert len(lines) == count and lines[-1] == f"line {count - 1}"
     took = events(folder, "step_end")[0]["took_s"]
     assert took < 60, took
+
+
+def test_a_runner_that_cannot_begin_on_a_full_disk_leaves_everything_as_it_was(server):
+    folder = server.claim("print(1)")
+    argv = [sys.executable, "-m", "tests.deployments.limited", "0", str(folder), str(server.config.path)]
+    assert server.start_raw(argv).wait(20) == spool.NO_ROOM
+    assert not (folder / "pid").exists() and not (folder / "lines").exists()
+    process = server.start_raw([*argv[:3], "100000", *argv[4:]])
+    process.wait(20)
+    assert ended(folder)["state"] == "succeeded"

@@ -197,3 +197,30 @@ def test_a_job_that_nobody_took_in_time_has_failed(job):
     reaper.resend(job.not_after + timedelta(seconds=1))
     job.refresh_from_db()
     assert job.state == JobState.FAILED and job.reason[1]
+
+
+def test_a_lost_job_of_which_its_server_knows_nothing_is_cancelled_as_asked(server, operator, valkey):
+    made = jobs.queue_job(server, "check", {}, by=operator)
+    attempt = made.attempts.get()
+    Attempt.objects.update(state=JobState.RUNNING, started_at=timezone.now(), next_line=5)
+    Job.objects.update(state=JobState.LOST)
+    jobs.cancel_job(made, by=operator)
+    now, unanswered = timezone.now(), {}
+    later = now + timedelta(seconds=reaper.GIVE_UP_S + 1)
+    assert reaper.give_up(now, unanswered) == [] and list(unanswered) == [attempt.pk]
+    assert reaper.give_up(later, unanswered) == [], "its server is silent again"
+    Server.objects.update(last_seen_at=later)
+    reaper.give_up(now, unanswered)
+    queues.push_cancel(attempt)
+    assert reaper.give_up(later, unanswered) == [], "the cancel stands in the queue"
+    valkey.client().flushall()
+    assert reaper.give_up(later, unanswered) == [made]
+    made.refresh_from_db()
+    assert made.state == JobState.CANCELLED and "knows nothing" in made.reason[1]
+
+
+def test_a_lost_job_that_nobody_cancelled_stays_lost(server, operator, valkey):
+    made = jobs.queue_job(server, "check", {}, by=operator)
+    Attempt.objects.update(state=JobState.RUNNING)
+    Job.objects.update(state=JobState.LOST)
+    assert reaper.give_up(timezone.now() + timedelta(days=1), {made.attempts.get().pk: timezone.now()}) == []
