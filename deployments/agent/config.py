@@ -5,6 +5,7 @@ import dataclasses
 import json
 import logging
 import os
+import ssl
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,10 @@ class ConfigError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """One server's agent. `key` is hex; `env` is added to the environment of every step and of the sampler's tools."""
+    """One server's agent. `key` is hex; `env` is added to the environment of every step and of the sampler's tools.
+
+    `redis_ca` holds the authorities (PEM) to trust for Redis over TLS.
+    """
 
     server_id: int
     name: str
@@ -34,6 +38,12 @@ class Config:
     interval_s: float = 1.0
     simulated: bool = False
     env: dict[str, str] = dataclasses.field(default_factory=dict)
+    redis_ca: str = ""
+
+    @property
+    def redis_options(self) -> dict[str, str]:
+        """What a client of Redis needs beside the address: over TLS, whom to trust beside the system's authorities."""
+        return {"ssl_ca_data": self.redis_ca} if self.redis_ca and self.redis_url.startswith("rediss://") else {}
 
     @property
     def root(self) -> Path:
@@ -59,8 +69,9 @@ TYPES: dict[str, tuple[type, ...]] = {
     "interval_s": (int, float),
     "simulated": (bool,),
     "env": (dict,),
+    "redis_ca": (str,),
 }
-OPTIONAL = {"interval_s", "simulated", "env"}
+OPTIONAL = {"interval_s", "simulated", "env", "redis_ca"}
 
 
 def load(path: Path) -> Config:
@@ -113,8 +124,18 @@ def _check(path: Path, data: dict[str, Any]) -> None:
         raise _bad(path, "state_dir", Text("不是绝对路径", "is not an absolute path"))
     if not all(isinstance(value, str) for value in data.get("env", {}).values()):
         raise _bad(path, "env", Text("的值必须是文字", "must hold texts only"))
+    if not _is_authority(data.get("redis_ca", "")):
+        raise _bad(path, "redis_ca", Text("不是证书", "is no certificate"))
     if data.get("interval_s", 1.0) <= 0:
         raise _bad(path, "interval_s", Text("必须大于 0", "must be above 0"))
+
+
+def _is_authority(pem: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem) if pem else None
+    except (ssl.SSLError, ValueError):
+        return False
+    return True
 
 
 def _bad(path: Path, field: str, words: Text) -> ConfigError:

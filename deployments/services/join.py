@@ -261,7 +261,7 @@ def config(enrolment: Enrolment) -> dict[str, Any]:
             audit.record(None, "server.joined", server, enrolment=enrolment.pk, address=enrolment.address or "")
     except redis.RedisError as error:
         raise _no_redis() from error
-    return enrol.agent_config(server, addresses.public_redis_url(), Path())
+    return enrol.agent_config(server, addresses.public_redis_url(), Path(), addresses.redis_authority())
 
 
 def _no_redis() -> Unavailable:
