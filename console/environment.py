@@ -199,7 +199,7 @@ def private_key(name: str, *, goes_with: str) -> str:
 def program(name: str) -> str:
     """The path of a program that can be run; '' where none is given."""
     path = text(name, "")
-    if path and not (os.path.isabs(path) and os.access(path, os.X_OK) and Path(path).is_file()):
+    if path and not (Path(path).is_absolute() and os.access(path, os.X_OK) and Path(path).is_file()):
         raise BadSetting(f"{name}={path!r} is no program. Name its whole path, or leave it out.")
     return path
 

@@ -1,7 +1,7 @@
 """The certificate that others see when they open the console or its Redis: the site's, or one of our own authority.
 
-`var/tls`: ca.key ca.crt (the authority), server.key server.crt (what is shown), before.crt crossed.crt (the authority
-of before, and how it vouches for the new one). The server's key outlives its certificates: joined servers know it.
+`var/tls`: ca.key ca.crt (the authority), server.key server.crt (what is shown), crossed.crt (the authority of before
+vouches for the one of now). The server's key outlives its certificates: joined servers know it.
 """
 
 from datetime import timedelta
@@ -122,21 +122,27 @@ def _check_pair() -> None:
 def _authority() -> None:
     ca = folder() / "ca.crt"
     if not ca.exists():
-        _write_authority("")
+        _write_authority()
     elif certificates.read(ca.read_text()).not_after < certificates.now() + timedelta(days=NEXT_AUTHORITY_DAYS):
         rotate()
 
 
-def rotate() -> None:
-    """A new authority. The one before vouches for it, so servers that know only that one go on as they are."""
+def rotate(*, stolen: bool = False) -> None:
+    """A new authority, used from the next start on.
+
+    The one before vouches for it, so servers that know only that one go on as they are; not where its key was
+    `stolen`: then nothing of before is good any more.
+    """
     before, key = (folder() / "ca.crt").read_text(), (folder() / "ca.key").read_text()
-    made = _write_authority(key)
-    _write("before.crt", before)
-    _write("crossed.crt", certificates.crossed(made, before, key, now=certificates.now()))
-    (folder() / "server.crt").unlink(missing_ok=True)
+    made = _write_authority()
+    old = [folder() / name for name in ("server.crt", "crossed.crt", *(["server.key"] if stolen else []))]
+    for path in old:
+        path.unlink(missing_ok=True)
+    if not stolen:
+        _write("crossed.crt", certificates.crossed(made, before, key, now=certificates.now()))
 
 
-def _write_authority(before: str) -> str:
+def _write_authority() -> str:
     now, key = certificates.now(), certificates.new_key()
     made = certificates.authority(key, f"Ascend Console {names.of_this_machine()[0]} {now:%Y-%m-%d %H:%M:%S}", now=now)
     valkey.write_private(folder() / "ca.key", key)
@@ -202,6 +208,10 @@ _RESTART = Text(
     "重启控制台（make down，再 make up），证书会自动续期。",
     "Start the console anew (make down, make up): it renews the certificate by itself.",
 )
+_SET_CLOCK = Text(
+    "校准本机时钟（chronyd），再重启控制台。", "Set this machine's clock (chronyd), then start the console anew."
+)
+# code: what is wrong, what to do about our own certificate, what to do about the site's
 TROUBLES = {
     "expired": (
         Text("证书已过期，浏览器与代理都会拒绝连接。", "The certificate has expired: browsers and agents refuse it."),
@@ -213,11 +223,14 @@ TROUBLES = {
     ),
     "not_yet": (
         Text("按本机时钟，证书尚未生效。", "By this machine's clock the certificate is not valid yet."),
-        Text("校准本机时钟（chronyd），再重启控制台。", "Set this machine's clock (chronyd), then start the console anew."),
-        Text("校准本机时钟（chronyd），再重启控制台。", "Set this machine's clock (chronyd), then start the console anew."),
+        _SET_CLOCK,
+        _SET_CLOCK,
     ),
     "name": (
-        Text("证书中没有 {names}，以此访问的浏览器与代理会拒绝。", "The certificate does not hold {names}: who comes by that refuses it."),
+        Text(
+            "证书中没有 {names}，以此访问的浏览器与代理会拒绝。",
+            "The certificate does not hold {names}: who comes by that refuses it.",
+        ),
         _RESTART,
         Text(
             "申请包含该名称的证书，或把 PUBLIC_URL、PUBLIC_REDIS_URL 设为证书中的名称。",
@@ -238,6 +251,9 @@ TROUBLES = {
     "key": (
         Text("证书与密钥不匹配，或文件无法读取。", "Certificate and key do not go together, or cannot be read."),
         _RESTART,
-        Text("改正 TLS_CERTIFICATE 与 TLS_KEY，再重启控制台。", "Correct TLS_CERTIFICATE and TLS_KEY, then start the console anew."),
+        Text(
+            "改正 TLS_CERTIFICATE 与 TLS_KEY，再重启控制台。",
+            "Correct TLS_CERTIFICATE and TLS_KEY, then start the console anew.",
+        ),
     ),
 }  # fmt: skip

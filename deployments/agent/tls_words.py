@@ -58,9 +58,9 @@ def _unverified(error: ssl.SSLCertVerificationError) -> tuple[str, Text]:
     if error.verify_code in OTHER_NAME:
         name = _name(error)
         return "tls_name", Text(
-            f"控制台的证书中没有 {name}。请在控制台把 PUBLIC_REDIS_URL 设为证书中的名称或地址，或重启控制台以重签证书。",
-            f"The console's certificate does not hold {name}. On the console, set PUBLIC_REDIS_URL to a name or address "
-            "that it holds, or start it anew, so that it signs one that does.",
+            f"控制台的证书中没有 {name}。请在控制台把 PUBLIC_REDIS_URL 设为证书中有的名称，或重启控制台以重签证书。",
+            f"The console's certificate does not hold {name}. On the console, set PUBLIC_REDIS_URL to a name that it "
+            "holds, or start it anew, so that it signs one that does.",
         )
     return "tls_issuer", Text(
         f"控制台的证书不是本机信任的机构签发的（{_brief(error)}）。请在控制台重新生成命令并加入一次，以取得新的 CA。",
@@ -75,5 +75,5 @@ def _name(error: ssl.SSLCertVerificationError) -> str:
 
 
 def _brief(error: ssl.SSLError) -> str:
-    said = getattr(error, "verify_message", "") or error.reason or str(error)
+    said = getattr(error, "verify_message", "") or getattr(error, "reason", "") or str(error)
     return " ".join(said.split())[:120]

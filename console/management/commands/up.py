@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from django.db import connections
 
-from console import addresses, assets, first_run, redis_front, tls, valkey
+from console import addresses, assets, first_run, own_alerts, redis_front, tls, valkey
 from console.environment import BadSetting
 from console.parts import Part, Plan
 from deployments.models import Server
@@ -35,6 +35,7 @@ class Command(BaseCommand):
         assets.collect(settings.COLLECTED)
         first = first_run.first_administrator()
         self._welcome(address, first)
+        own_alerts.look()
         plan = make_plan(var, address, own)
         connections.close_all()
         become(plan, var / "run" / "plan.json", lock)
@@ -53,8 +54,8 @@ def check_ways() -> None:
     plain_pages = not settings.HTTPS and not addresses.is_loopback(settings.BIND)
     if plain_pages and not settings.ALLOW_PLAINTEXT and not addresses.public_url().startswith("https://"):
         raise BadSetting(
-            f"TLS=0 with BIND={settings.BIND}: passwords would travel in plain HTTP. Leave TLS out; name the proxy that "
-            "has TLS (PUBLIC_URL=https://…); or do without in a network that you trust: ALLOW_PLAINTEXT=1"
+            f"TLS=0 with BIND={settings.BIND}: passwords would travel in plain HTTP. Leave TLS out; name the proxy "
+            "that has TLS (PUBLIC_URL=https://…); or do without in a network that you trust: ALLOW_PLAINTEXT=1"
         )
     if settings.HTTPS or addresses.has_front():
         if addresses.has_front():
@@ -66,8 +67,8 @@ def check_ways() -> None:
 
 def certificate_words() -> list[str]:
     """What an operator should know of it at the start: its faults, and how browsers come to trust it."""
-    faults = [f"{fault.what.zh}{fault.do.zh} {fault.what.en} {fault.do.en}" for fault in
-              tls.troubles(addresses.shown_names())]  # fmt: skip
+    found = tls.troubles(addresses.shown_names())
+    faults = [f"{fault.what.zh}{fault.do.zh} {fault.what.en} {fault.do.en}" for fault in found]
     if faults or not (settings.HTTPS and tls.is_own()):
         return faults
     ca = tls.folder() / "ca.crt"
