@@ -3,6 +3,7 @@
 import grp
 import os
 import pwd
+import re
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,7 +119,7 @@ def kept() -> dict[str, str]:
     for line in text.splitlines():
         name, equals, value = line.partition("=")
         if equals:
-            found[name] = value[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+            found[name] = re.sub(r"\\(.)", r"\1", value[1:-1])
     return found
 
 
