@@ -84,7 +84,7 @@ def check_reach() -> None:
     if url.startswith("http://") or redis_url.startswith("redis://"):
         raise Conflict(
             _("Other machines would reach this console or its Redis without TLS (%(url)s).") % {"url": url},
-            _("Set PUBLIC_URL=https://… and PUBLIC_REDIS_URL=rediss://…, or ALLOW_PLAINTEXT=1 to do without."),
+            _("Leave TLS=0 out, or name what has TLS: PUBLIC_URL=https://…, PUBLIC_REDIS_URL=rediss://…. To do without: ALLOW_PLAINTEXT=1."),
             code="plaintext",
         )
 
