@@ -84,9 +84,7 @@ def check_reach() -> None:
     if url.startswith("http://") or redis_url.startswith("redis://"):
         raise Conflict(
             _("Other machines would reach this console or its Redis without TLS (%(url)s).") % {"url": url},
-            _(
-                "Leave TLS=0 out, or set PUBLIC_URL=https://… and PUBLIC_REDIS_URL=rediss://… (without: ALLOW_PLAINTEXT=1)."
-            ),
+            _("Leave TLS=0 out, or set PUBLIC_URL=https://…, PUBLIC_REDIS_URL=rediss://…, or ALLOW_PLAINTEXT=1."),
             code="plaintext",
         )
 
