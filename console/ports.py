@@ -51,6 +51,9 @@ def _web() -> list[Way]:
     found = [_way(BROWSERS, host, port, secure, pages)]
     if not is_loopback(host):
         found.append(_way(SERVERS, host, port, secure, join))
+    if settings.REDIRECT_PORT:
+        led = Text("HTTP，仅转到 HTTPS（可选）", "HTTP, only led to HTTPS (optional)")
+        found.append(_way(BROWSERS, addresses.public_host(), settings.REDIRECT_PORT, False, led))
     if settings.PUBLIC_URL and (port != settings.PORT or host != settings.BIND):
         behind = Text("转发到控制台", "what the proxy passes on")
         source = Text(*[f"{text} {os.environ.get('FORWARDED_ALLOW_IPS', '')}".strip() for text in PROXY])

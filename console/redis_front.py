@@ -53,7 +53,7 @@ NGINX = """\
 daemon off;
 master_process off;
 pid "{folder}/nginx.pid";
-error_log stderr notice;
+error_log stderr warn;
 {module}
 events {{ worker_connections 16384; }}
 stream {{

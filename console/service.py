@@ -19,8 +19,8 @@ SYSTEMD = Path("/run/systemd/system")
 # What a site may set, as the README lists it; each may be <NAME>_FILE as well. VAR_DIR is always written.
 NAMES = (
     "PORT", "BIND", "ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "FORWARDED_ALLOW_IPS", "PUBLIC_URL", "PUBLIC_REDIS_URL",
-    "PUBLIC_CERTIFICATE", "ALLOW_PLAINTEXT", "TLS", "TLS_CERTIFICATE", "TLS_KEY", "TLS_CA", "TLS_FRONT", "REDIS_BIND",
-    "REDIS_TLS_PORT", "REDIS_CA", "DEMO_SERVERS", "DATABASE_URL", "REDIS_URL", "REDIS_PORT", "SECRET_KEY", "LANGUAGE",
+    "PUBLIC_CERTIFICATE", "ALLOW_PLAINTEXT", "TLS", "TLS_CERTIFICATE", "TLS_KEY", "TLS_CA", "TLS_FRONT",
+    "REDIRECT_PORT", "REDIS_BIND", "REDIS_TLS_PORT", "REDIS_CA", "DEMO_SERVERS", "DATABASE_URL", "REDIS_URL", "REDIS_PORT", "SECRET_KEY", "LANGUAGE",
     "TIME_ZONE", "LOG_LEVEL",
 )  # fmt: skip
 FILES = ("PUBLIC_CERTIFICATE", "TLS_CERTIFICATE", "TLS_KEY", "TLS_CA", "REDIS_CA")
@@ -50,8 +50,9 @@ def given(kept: dict[str, str], now: dict[str, str]) -> dict[str, str]:
 def unit(service: Service) -> str:
     """The unit's text. KillMode=process: job runners live on when the console is started anew, and are adopted."""
     words = [_word(str(path)).replace("$", "$$") for path in (service.python, service.base / "manage.py")]
-    port = service.environment.get("PORT", "")
-    low = "AmbientCapabilities=CAP_NET_BIND_SERVICE\n" if port.isdigit() and int(port) < 1024 else ""
+    ports = [service.environment.get(name, "") for name in ("PORT", "REDIRECT_PORT", "REDIS_TLS_PORT")]
+    is_low = any(port.isdigit() and int(port) < 1024 for port in ports)
+    low = "AmbientCapabilities=CAP_NET_BIND_SERVICE\n" if is_low else ""
     return f"""\
 [Unit]
 Description=Ascend Console

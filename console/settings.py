@@ -38,6 +38,7 @@ TLS_CA = env.certificate("TLS_CA")  # its authority, where the systems of the si
 TLS_FRONT = env.program("TLS_FRONT")  # stunnel or nginx, where PATH does not lead to one
 _TLS = env.flag_if_given("TLS")
 HTTPS = bool(TLS_CERTIFICATE) or not (names.is_loopback(BIND) or ALLOW_PLAINTEXT) if _TLS is None else _TLS
+REDIRECT_PORT = env.number("REDIRECT_PORT", 0, least=1, most=65535)  # plain HTTP there is led to HTTPS
 REDIS_BIND = env.text("REDIS_BIND", "")  # where servers that join reach the bundled Valkey; BIND where it is empty
 REDIS_TLS_PORT = env.number("REDIS_TLS_PORT", 0, least=1, most=65535)
 REDIS_CA = env.certificate("REDIS_CA")  # the authority of the site's own Redis

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -100,6 +101,7 @@ def test_ports_are_those_of_this_site_and_no_secret_is_among_them(page, capsys):
     ("changed", "row"),
     [
         ({"ALLOW_PLAINTEXT": True, "HTTPS": False}, ("servers", "10.0.0.5", 16379, False)),
+        ({"REDIRECT_PORT": 80}, ("browsers, ticketing", "10.0.0.5", 80, False)),
         ({"PUBLIC_URL": "https://c.example"}, ("the site's proxy", "10.0.0.5", 8000, True)),
         ({"PUBLIC_URL": "https://c.example"}, ("servers", "c.example", 443, True)),
         ({"PUBLIC_REDIS_URL": "rediss://r.example:7000/0"}, ("servers", "r.example", 7000, True)),
@@ -113,10 +115,11 @@ def test_each_setting_has_its_row(settings, changed, row):
 
 
 @pytest.mark.parametrize(("mode", "tls_"), [("require", True), ("disable", False), (None, None)])
-def test_a_database_over_the_network_is_a_row(settings, mode, tls_):
+def test_a_database_over_the_network_is_a_row(monkeypatch, mode, tls_):
     options = {"sslmode": mode} if mode else {}
-    settings.DATABASES = {"default": {"HOST": "db.example", "PORT": "", "OPTIONS": options}}
-    assert ("db.example", 5432, tls_) in [(way.target.en, way.port, way.tls) for way in ports.ways()]
+    databases = {"default": {"HOST": "db.example", "PORT": "", "OPTIONS": options}}
+    monkeypatch.setattr(ports, "settings", SimpleNamespace(DATABASES=databases))
+    assert [(way.target.en, way.port, way.tls) for way in ports._database()] == [("db.example", 5432, tls_)]
 
 
 # ---------- alerts ----------

@@ -80,10 +80,13 @@ def test_plain_text_is_said_on_every_page_and_as_an_alert(tmp_path):
         whole.stop()
 
 
-def test_the_sites_certificate_serves_on_loopback_too(tmp_path, site):
-    whole = Whole(tmp_path, demo_servers=0, tls=True, **site())
+def test_the_sites_certificate_serves_on_loopback_too_and_plain_http_is_led_there(tmp_path, site):
+    plain = free_port()
+    whole = Whole(tmp_path, demo_servers=0, tls=True, REDIRECT_PORT=str(plain), **site())
     try:
         Browser(whole)
+        with whole.open(f"http://127.0.0.1:{plain}/healthz", timeout=5) as answer:
+            assert answer.url == f"{whole.url}/healthz"
         assert not (tmp_path / "var/tls").exists()
         with pytest.raises(urllib.error.URLError, match="CERTIFICATE_VERIFY_FAILED"):
             urllib.request.urlopen(f"{whole.url}/healthz", context=ssl.create_default_context())
@@ -111,6 +114,13 @@ def test_a_certificate_without_a_key_is_refused(console, site):
 
 def test_pages_in_plain_http_on_a_network_are_refused(console):
     check_refused(console, "TLS=0 with BIND=0.0.0.0", "ALLOW_PLAINTEXT=1", BIND="0.0.0.0", TLS="0")
+
+
+def test_a_redirect_that_leads_nowhere_is_refused(console):
+    check_refused(console, "does not speak", REDIRECT_PORT=str(free_port()))
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        check_refused(console, f"REDIRECT_PORT={port} is used", REDIRECT_PORT=port, TLS="1")
 
 
 def test_a_taken_port_of_redis_is_refused(console):

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import urllib.error
 import urllib.request
+from datetime import timedelta
 
 import pytest
 
@@ -144,17 +145,18 @@ def servers(whole, token):
 
 @pytest.fixture
 def site_authority(tmp_path):
-    """make(name, *names, …): a certificate of the site's authority, as (chain, key) below tmp_path/site."""
+    """make(name, *names, shift=…): a certificate of the site's authority, as (chain, key) below tmp_path/site."""
     folder = tmp_path / "site"
     folder.mkdir()
     key, now = certificates.new_key(), certificates.now()
     ca = certificates.authority(key, "Site CA", now=now)
     (folder / "ca.pem").write_text(ca)
 
-    def make(name, *names):
-        own = certificates.new_key()
-        (folder / f"{name}.key").write_text(own)
-        (folder / f"{name}.pem").write_text(certificates.server(own, ca, key, names, now=now))
+    def make(name, *names, shift=timedelta(0)):
+        if not (folder / f"{name}.key").exists():
+            (folder / f"{name}.key").write_text(certificates.new_key())
+        own = (folder / f"{name}.key").read_text()
+        (folder / f"{name}.pem").write_text(certificates.server(own, ca, key, names, now=now + shift))
         return folder / f"{name}.pem", folder / f"{name}.key"
 
     make.ca = folder / "ca.pem"
@@ -195,3 +197,38 @@ def test_the_sites_own_certificate_and_redis_with_tls(tmp_path, machine, site_au
     finally:
         redis_server.terminate()
         redis_server.wait()
+
+
+def test_a_server_whose_clock_is_before_the_certificate_says_so_and_joins_once_it_is_set(
+    tmp_path, machine, site_authority
+):
+    """The certificate is of the future: for the server that is the same as a clock of the past."""
+    ours, host = machine
+    chain, key = site_authority("web", ours, shift=timedelta(days=30))
+    given = {"TLS_CERTIFICATE": str(chain), "TLS_KEY": str(key), "TLS_CA": str(site_authority.ca)}
+    with started(tmp_path, bind=ours, tls=True, check_names=False, **given) as whole:
+        page, command = Browser(whole).command("kp-43")
+        stopped = host.run(command)
+        assert stopped.returncode == 1
+        assert "is not valid yet, and this server's clock says" in stopped.stderr
+        assert "Clock: by the server" in Browser(whole).words(page)
+        assert not host.pids()
+        whole.stop()
+        site_authority("web", ours)  # the same key, so the command is good still
+        whole.start()
+        joined = host.run(command)
+        assert joined.returncode == 0, joined.stdout + joined.stderr
+        assert "credentials that are there are kept" in joined.stdout
+
+
+def test_what_answers_with_another_key_gets_nothing(tmp_path, machine):
+    ours, host = machine
+    with started(tmp_path, bind=ours, tls=True) as whole:
+        _page, command = Browser(whole).command("kp-44")
+        script = host.run(command.split("&& if")[0] + '&& cat "$f"').stdout
+        pin = next(line for line in script.splitlines() if line.startswith("PIN="))
+        (host.folder / "join.sh").write_text(script.replace(pin, "PIN=sha256//" + "A" * 43 + "="))
+        stopped = host.run(f"sh {host.folder}/join.sh")
+        assert stopped.returncode == 1
+        assert "does not have the console's key" in stopped.stderr
+        assert not (host.agent / "current").exists() and not host.pids()

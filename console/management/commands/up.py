@@ -29,6 +29,7 @@ class Command(BaseCommand):
         first_run.check_folder(var)
         lock = first_run.take_lock(var / "up.lock", address)
         first_run.check_address(settings.BIND, settings.PORT)
+        check_redirect()
         own = own_redis()
         check_ways()
         first_run.migrate()
@@ -47,6 +48,17 @@ class Command(BaseCommand):
         for line in certificate_words():
             self.stdout.write(line)
         self.stdout.flush()
+
+
+def check_redirect() -> None:
+    """Raises BadSetting where REDIRECT_PORT could not lead to HTTPS."""
+    if settings.REDIRECT_PORT and not settings.HTTPS:
+        raise BadSetting("REDIRECT_PORT leads to HTTPS, which this console does not speak. Leave it out, or set TLS=1.")
+    if settings.REDIRECT_PORT and not valkey.is_free(settings.BIND, settings.REDIRECT_PORT):
+        raise BadSetting(
+            f"REDIRECT_PORT={settings.REDIRECT_PORT} is used by another program, or not for this user. Choose another, "
+            "or leave it out."
+        )
 
 
 def check_ways() -> None:
@@ -72,7 +84,7 @@ def certificate_words() -> list[str]:
     if faults or not (settings.HTTPS and tls.is_own()):
         return faults
     ca = tls.folder() / "ca.crt"
-    return [f"浏览器信任此证书后不再警告 Browsers stop to warn once they trust: {ca}"]
+    return [f"浏览器信任此证书后不再警告 Browsers stop warning once they trust: {ca}"]
 
 
 def shown_host(bind: str) -> str:
@@ -138,6 +150,7 @@ def console_parts(var: Path, demo: list[Server]) -> list[Part]:
     python, manage = sys.executable, str(settings.BASE_DIR / "manage.py")
     parts = [
         Part("web", web_command(python), listens=(loopback_of(settings.BIND), settings.PORT)),
+        *redirect_part(python),
         Part("ingest", [python, manage, "ingest"]),
         Part("scheduler", [python, manage, "scheduler"]),
         Part("worker", [python, manage, "rqworker", "default", "--serializer", "json", "-v", "1"]),
@@ -148,6 +161,19 @@ def console_parts(var: Path, demo: list[Server]) -> list[Part]:
         # It ends by itself when an administrator removes the demo fleet.
         parts.append(Part("demo", [python, "-m", "deployments.demo", "--config", config], may_finish=True))
     return parts
+
+
+def redirect_part(python: str) -> list[Part]:
+    if not settings.REDIRECT_PORT:
+        return []
+    words = [settings.BIND, str(settings.REDIRECT_PORT), str(settings.PORT)]
+    return [
+        Part(
+            "redirect",
+            [python, "-m", "console.redirect", *words],
+            listens=(loopback_of(settings.BIND), settings.REDIRECT_PORT),
+        )
+    ]
 
 
 def web_command(python: str) -> list[str]:
