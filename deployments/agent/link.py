@@ -15,7 +15,7 @@ from typing import Any
 
 import redis
 
-from deployments.agent import VERSION, dispatch, keys, orders, outbox, processes, spool, tls_words
+from deployments.agent import VERSION, dispatch, keys, orders, outbox, processes, spool, tls_words, trust
 from deployments.agent.config import Config, begin, spoken
 from deployments.agent.shipper import Shipper
 
@@ -157,7 +157,8 @@ def connect(config: Config) -> "redis.Redis":
 
 def main(argv: list[str] | None = None) -> int:
     _, config = begin(argparse.ArgumentParser(prog="deployments.agent.link"), argv)
-    link = Link(config, connect(config))
+    connection = connect(config)
+    link = Link(config, connection, handlers=trust.Trust(config, connection).handlers)
     while True:
         time.sleep(link.tick())
 

@@ -125,6 +125,10 @@ def test_a_new_authority_keeps_who_has_joined(tmp_path, machine):
         token = whole.token()
         until(lambda: any(s["name"] == "kp-41" and s["state"] == "live" for s in servers(whole, token)), 30)
         assert config_of(host)["redis_ca"] == old
+        # It is told whom to trust from now on, and says so.
+        until(lambda: (host.agent / "state/authorities.json").exists(), 30)
+        assert json.loads((host.agent / "state/authorities.json").read_text())["pem"] == whole.ca.read_text()
+        until(lambda: "go by the authority of before" not in whole.command("certificate", "show"), 30)
 
         # Once its key is stolen, nothing of before is good, and joining again is.
         whole.command("certificate", "rotate", "--stolen")

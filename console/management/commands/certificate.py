@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from console import addresses, tls
 from console.certificates import Facts
+from deployments.services import trust
 
 
 class Command(BaseCommand):
@@ -36,6 +37,9 @@ class Command(BaseCommand):
         for title, one in (("server", found), ("authority", ca)):
             if one:
                 self.stdout.write("\n".join(_lines(title, one)))
+        if behind := [server.name for server in trust.behind()]:
+            shown = ", ".join(behind[:20]) + (" …" if len(behind) > 20 else "")
+            self.stdout.write(f"{len(behind)} servers go by the authority of before still: {shown}")
         for trouble in tls.troubles(addresses.shown_names()):
             self.stdout.write(f"{trouble.what.en} {trouble.do.en}")
 

@@ -15,7 +15,7 @@ from console import addresses, assets, first_run, own_alerts, redis_front, tls, 
 from console.environment import BadSetting
 from console.parts import Part, Plan
 from deployments.models import Server
-from deployments.services import enrol
+from deployments.services import enrol, trust
 
 
 class Command(BaseCommand):
@@ -38,6 +38,7 @@ class Command(BaseCommand):
         self._welcome(address, first)
         own_alerts.look()
         plan = make_plan(var, address, own)
+        trust.tell(trust.behind())
         connections.close_all()
         become(plan, var / "run" / "plan.json", lock)
 
