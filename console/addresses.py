@@ -1,6 +1,7 @@
 """Where other machines reach this console and its Redis."""
 
 import os
+import socket
 from pathlib import Path
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -8,7 +9,6 @@ from django.conf import settings
 
 from console import tls
 from console.names import is_loopback as is_loopback
-from console.names import of_this_machine
 
 FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")  # of a Redis address: they lie on this machine
 
@@ -16,7 +16,7 @@ FILES = ("ssl_ca_certs", "ssl_ca_path", "ssl_certfile", "ssl_keyfile")  # of a R
 def public_host(bind: str = "") -> str:
     """The name or address of BIND as others write it."""
     bind = bind or settings.BIND
-    return of_this_machine()[0] if bind in ("0.0.0.0", "::") else bind
+    return socket.gethostname() if bind in ("0.0.0.0", "::") else bind
 
 
 def public_url() -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from console.names import is_address
@@ -124,7 +125,8 @@ def _sign(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> 
 
 def _key(pem: str) -> ec.EllipticCurvePrivateKey:
     key = serialization.load_pem_private_key(pem.encode(), None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("the key is not of the kind that this console makes")
     return key
 
 
@@ -151,14 +153,19 @@ def read(pem: str) -> Facts:
         not_before=found.not_valid_before_utc,
         not_after=found.not_valid_after_utc,
         fingerprint=":".join(f"{byte:02X}" for byte in found.fingerprint(hashes.SHA256())),
-        pin=_pin(found),
+        pin=_pin(found.public_key()),
         is_self_signed=found.subject == found.issuer,
     )
 
 
-def _pin(found: x509.Certificate) -> str:
-    key = found.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    return "sha256//" + base64.b64encode(hashlib.sha256(key).digest()).decode()
+def pin_of_key(key_pem: str) -> str:
+    """`sha256//…` of the public half of a key of ours."""
+    return _pin(_key(key_pem).public_key())
+
+
+def _pin(key: CertificatePublicKeyTypes) -> str:
+    spki = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return "sha256//" + base64.b64encode(hashlib.sha256(spki).digest()).decode()
 
 
 def _names(found: x509.Certificate) -> list[str]:

@@ -3,9 +3,11 @@
 import ipaddress
 import re
 import socket
+import threading
 from pathlib import Path
 
 MOST = 100  # a node of a cluster may hold an address for each of its thousands of services
+ASK_S = 2.0
 
 
 def is_loopback(host: str) -> bool:
@@ -31,8 +33,17 @@ def is_address(host: str) -> bool:
 
 def of_this_machine() -> list[str]:
     """Its names and then its addresses, loopback's own included; the same machine always gives the same list."""
-    names = [name for name in (socket.gethostname(), socket.getfqdn()) if is_name(name)]
+    names = [name for name in (socket.gethostname(), _full_name()) if is_name(name)]
     return list(dict.fromkeys([*names, "localhost", "127.0.0.1", "::1", *sorted({*_ipv4(), *_ipv6()})[:MOST]]))
+
+
+def _full_name() -> str:
+    """With its domain, where that is known at once: without a name server the question takes many seconds."""
+    found = [""]
+    asking = threading.Thread(target=lambda: found.__setitem__(0, socket.getfqdn()), daemon=True)
+    asking.start()
+    asking.join(ASK_S)
+    return found[0]
 
 
 def is_name(text: str) -> bool:

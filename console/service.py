@@ -208,9 +208,9 @@ def check_account(service: Service) -> None:
             f"The account {service.account} cannot run the console in {service.base}: {said} "
             "Put it where every account may read it, for example into /opt."
         )
-    for name in FILES:
-        path = service.environment.get(name, "")
-        if path and _fails_as(service.account, ["test", "-r", path], service.base):
+    for name, path in service.environment.items():
+        named = name in FILES or name.endswith("_FILE")
+        if named and _fails_as(service.account, ["test", "-r", path], service.base):
             raise BadSetting(
                 f"{name}={path}: the account {service.account} cannot read it. Let it: setfacl, or a copy."
             )

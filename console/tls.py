@@ -4,8 +4,10 @@
 vouches for the one of now). The server's key outlives its certificates: joined servers know it.
 """
 
+import secrets
 from datetime import timedelta
 from pathlib import Path
+from socket import gethostname
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -120,34 +122,49 @@ def _check_pair() -> None:
 
 
 def _authority() -> None:
+    """The one that is there, or that `rotate` has made since the last start; the first one; one for years to come."""
+    _adopt()
     ca = folder() / "ca.crt"
     if not ca.exists():
-        _write_authority()
+        key, made = _new_authority()
+        valkey.write_private(folder() / "ca.key", key)
+        _write("ca.crt", made)
     elif certificates.read(ca.read_text()).not_after < certificates.now() + timedelta(days=NEXT_AUTHORITY_DAYS):
         rotate()
+        _adopt()
 
 
 def rotate(*, stolen: bool = False) -> None:
-    """A new authority, used from the next start on.
+    """Make the next authority, used from the next start on: what runs shows a certificate of the one before.
 
-    The one before vouches for it, so servers that know only that one go on as they are; not where its key was
-    `stolen`: then nothing of before is good any more.
+    That one vouches for it, so servers that know only that one go on as they are; not where its key was `stolen`:
+    then nothing of before is good any more.
     """
-    before, key = (folder() / "ca.crt").read_text(), (folder() / "ca.key").read_text()
-    made = _write_authority()
-    old = [folder() / name for name in ("server.crt", "crossed.crt", *(["server.key"] if stolen else []))]
-    for path in old:
-        path.unlink(missing_ok=True)
-    if not stolen:
-        _write("crossed.crt", certificates.crossed(made, before, key, now=certificates.now()))
+    before, before_key = (folder() / "ca.crt").read_text(), (folder() / "ca.key").read_text()
+    key, made = _new_authority()
+    crossed = "" if stolen else certificates.crossed(made, before, before_key, now=certificates.now())
+    (folder() / "next.crt").unlink(missing_ok=True)
+    valkey.write_private(folder() / "next.key", key)
+    _write("next-crossed.crt", crossed)
+    _write("next.crt", made)  # the last: without it there is no next one
 
 
-def _write_authority() -> str:
+def _adopt() -> None:
+    """The next authority becomes the one of now. Cut off in the middle, the next start goes on with it."""
+    if not (folder() / "next.crt").exists():
+        return
+    if (folder() / "next-crossed.crt").exists() and not (folder() / "next-crossed.crt").read_text():
+        (folder() / "server.key").unlink(missing_ok=True)
+    for old, new in (("next-crossed.crt", "crossed.crt"), ("next.key", "ca.key"), ("next.crt", "ca.crt")):
+        if (folder() / old).exists():
+            (folder() / old).replace(folder() / new)
+
+
+def _new_authority() -> tuple[str, str]:
+    """(key, certificate); no two have the same name."""
     now, key = certificates.now(), certificates.new_key()
-    made = certificates.authority(key, f"Ascend Console {names.of_this_machine()[0]} {now:%Y-%m-%d %H:%M:%S}", now=now)
-    valkey.write_private(folder() / "ca.key", key)
-    _write("ca.crt", made)
-    return made
+    name = f"Ascend Console {gethostname()[:24]} {now:%Y-%m-%d} {secrets.token_hex(4)}"
+    return key, certificates.authority(key, name, now=now)
 
 
 def _server(wanted: list[str]) -> None:
@@ -159,13 +176,18 @@ def _server(wanted: list[str]) -> None:
     if chain.exists():
         old = certificates.read(chain.read_text())
         good = old.not_after > certificates.now() + timedelta(days=RENEW_DAYS) and set(wanted) <= set(old.names)
-        if good and old.issuer == certificates.read(ca.read_text()).subject:
+        if good and _signed(old, ca) and old.pin == certificates.pin_of_key(key.read_text()):
             return
     made = certificates.server(
         key.read_text(), ca.read_text(), (folder() / "ca.key").read_text(), wanted, now=certificates.now()
     )
     crossed = folder() / "crossed.crt"
     _write("server.crt", made + (crossed.read_text() if crossed.exists() else ""))
+
+
+def _signed(server: Facts, ca: Path) -> bool:
+    """By name, which no other authority has."""
+    return server.issuer == certificates.read(ca.read_text()).subject
 
 
 def _write(name: str, text: str) -> None:

@@ -165,6 +165,7 @@ def test_a_name_that_the_certificate_lacks_and_plain_text_are_alerts_until_mende
 # ---------- manage.py certificate ----------
 
 
+@pytest.mark.django_db
 def test_the_command_shows_and_rotates(capsys, settings):
     call_command("certificate", "show")
     assert tls.facts().fingerprint in capsys.readouterr().out

@@ -61,6 +61,7 @@ def test_the_next_authority_is_vouched_for_by_the_one_before(own):
     tls.prepare([HOST])
     old, pin = (own / "ca.crt").read_text(), tls.fingerprint()
     tls.rotate()
+    assert tls.shown().ca == old and tls.troubles([HOST]) == []  # what runs goes on until the next start
     tls.prepare([HOST])
     new = tls.shown()
     assert new.ca != old
@@ -68,13 +69,40 @@ def test_the_next_authority_is_vouched_for_by_the_one_before(own):
         assert certificates.trouble(new.chain, new.key, ca, HOST) == ""
     assert tls.fingerprint() == pin
 
-    tls.rotate(stolen=True)
+    tls.rotate()
+    tls.rotate(stolen=True)  # the later counts
     tls.prepare([HOST])
     last = tls.shown()
     assert certificates.trouble(last.chain, last.key, last.ca, HOST) == ""
     for ca in (old, new.ca):
         assert certificates.trouble(last.chain, last.key, ca, HOST) == "issuer"
     assert tls.fingerprint() != pin
+
+
+@pytest.mark.parametrize("stolen", [False, True])
+@pytest.mark.parametrize("moved", [0, 1, 2])
+def test_a_start_that_is_cut_off_while_it_takes_the_next_authority_is_made_good(own, monkeypatch, moved, stolen):
+    tls.prepare([HOST])
+    tls.rotate(stolen=stolen)
+    wanted, replace = (own / "next.crt").read_text(), type(own).replace
+    left = [moved]
+
+    def cut_off(path, target):
+        if path.name.startswith("next"):
+            if not left[0]:
+                raise KeyboardInterrupt
+            left[0] -= 1
+        return replace(path, target)
+
+    monkeypatch.setattr(type(own), "replace", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        tls.prepare([HOST])
+    monkeypatch.undo()
+    tls.prepare([HOST])
+    assert tls.shown().ca == wanted
+    assert tls.troubles([HOST]) == []
+    assert not list(own.glob("next*"))
+    assert (own / "server.crt").read_text().count("BEGIN") == (1 if stolen else 2)
 
 
 def test_an_authority_that_ends_in_three_years_gets_the_next_one_by_itself(own, monkeypatch):

@@ -4,6 +4,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 
 from console import addresses, tls
 from console.certificates import Facts
@@ -37,7 +38,7 @@ class Command(BaseCommand):
         for title, one in (("server", found), ("authority", ca)):
             if one:
                 self.stdout.write("\n".join(_lines(title, one)))
-        if behind := [server.name for server in trust.behind()]:
+        if behind := _behind():
             shown = ", ".join(behind[:20]) + (" …" if len(behind) > 20 else "")
             self.stdout.write(f"{len(behind)} servers go by the authority of before still: {shown}")
         for trouble in tls.troubles(addresses.shown_names()):
@@ -52,6 +53,14 @@ class Command(BaseCommand):
         self.stdout.write("There is a new authority. It is used once the console is started anew.")
         if stolen:
             self.stdout.write("Make a new command for every joined server: none of them trusts it by itself.")
+
+
+def _behind() -> list[str]:
+    """Names of servers that have not learned of the authority yet; none where the database does not say."""
+    try:
+        return [server.name for server in trust.behind()]
+    except DatabaseError:
+        return []
 
 
 def _lines(title: str, facts: Facts) -> list[str]:
