@@ -4,7 +4,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import include, path
 from django.views.i18n import set_language
 
-from console import accounts, health
+from console import accounts, health, own_pages
 from console.api import api
 
 app_patterns = (
@@ -13,6 +13,10 @@ app_patterns = (
         path("logout/", accounts.SignOut.as_view(), name="logout"),
         path("healthz", health.healthz, name="healthz"),
         path("readyz", health.readyz, name="readyz"),
+        path("certificate/", own_pages.certificate, name="certificate"),
+        path("certificate/ca.crt", own_pages.authority, name="authority"),
+        path("ports/", own_pages.port_list, name="port-list"),
+        path("ports/ports.csv", own_pages.port_file, name="port-file"),
     ],
     "console",
 )

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -22,10 +23,20 @@ class Whole:
     """`manage.py up` with a random port; `password` is what it printed for the first administrator."""
 
     def __init__(
-        self, folder: Path, *, demo_servers: int, bind: str = "127.0.0.1", root: Path = ROOT, **env: str
+        self,
+        folder: Path,
+        *,
+        demo_servers: int,
+        bind: str = "127.0.0.1",
+        root: Path = ROOT,
+        tls: bool = False,
+        check_names: bool = True,
+        **env: str,
     ) -> None:
+        self.check_names = check_names  # False: as who takes whatever certificate there is
         self.folder, self.root, self.port = folder, root, free_port()
-        self.url = f"http://{bind}:{self.port}"
+        self.url = f"{'https' if tls else 'http'}://{bind}:{self.port}"
+        self.ca = Path(env.get("TLS_CA", folder / "var" / "tls" / "ca.crt"))
         self.env = {
             **os.environ, "VAR_DIR": str(folder / "var"), "PORT": str(self.port), "BIND": bind,
             "DEMO_SERVERS": str(demo_servers), "REDIS_URL": "", "DATABASE_URL": "", "LANGUAGE": "en", **env,
@@ -49,11 +60,20 @@ class Whole:
             )
         while time.monotonic() - began < READY_WITHIN_S:
             with contextlib.suppress(OSError, urllib.error.HTTPError):
-                if urllib.request.urlopen(f"{self.url}/readyz", timeout=5).status == 200:
+                if self.open(f"{self.url}/readyz", timeout=5).status == 200:
                     return time.monotonic() - began
             assert self.process.poll() is None, self.printed.read_text()
             time.sleep(0.05)
         raise AssertionError(f"not ready within {READY_WITHIN_S} s: {self.stop()}")
+
+    def trust(self) -> ssl.SSLContext | None:
+        """What a browser trusts that has this console's authority."""
+        if not self.url.startswith("https"):
+            return None
+        return ssl.create_default_context(cafile=self.ca) if self.check_names else ssl._create_unverified_context()
+
+    def open(self, request: str | urllib.request.Request, *, timeout: float):
+        return urllib.request.urlopen(request, timeout=timeout, context=self.trust())
 
     def command(self, *words: str) -> str:
         argv = [sys.executable, "manage.py", *words]
@@ -65,9 +85,7 @@ class Whole:
     def call(self, path: str, token: str, body: object = None) -> dict:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "Accept-Language": "en"}
-        with urllib.request.urlopen(
-            urllib.request.Request(f"{self.url}/api/v1{path}", data, headers), timeout=10
-        ) as answer:
+        with self.open(urllib.request.Request(f"{self.url}/api/v1{path}", data, headers), timeout=10) as answer:
             return json.loads(answer.read())
 
     def stop(self) -> str:

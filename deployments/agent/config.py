@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from deployments.agent import authorities
 from deployments.steps import Text
 
 
@@ -22,7 +23,10 @@ class ConfigError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """One server's agent. `key` is hex; `env` is added to the environment of every step and of the sampler's tools."""
+    """One server's agent. `key` is hex; `env` is added to the environment of every step and of the sampler's tools.
+
+    `redis_ca` holds the authorities (PEM) to trust for Redis over TLS.
+    """
 
     server_id: int
     name: str
@@ -34,6 +38,13 @@ class Config:
     interval_s: float = 1.0
     simulated: bool = False
     env: dict[str, str] = dataclasses.field(default_factory=dict)
+    redis_ca: str = ""
+    config_ca: str = ""  # the same as the file has it: an order may have replaced it since
+
+    @property
+    def redis_options(self) -> dict[str, str]:
+        """What a client of Redis needs beside the address: over TLS, whom to trust beside the system's authorities."""
+        return {"ssl_ca_data": self.redis_ca} if self.redis_ca and self.redis_url.startswith("rediss://") else {}
 
     @property
     def root(self) -> Path:
@@ -59,14 +70,19 @@ TYPES: dict[str, tuple[type, ...]] = {
     "interval_s": (int, float),
     "simulated": (bool,),
     "env": (dict,),
+    "redis_ca": (str,),
 }
-OPTIONAL = {"interval_s", "simulated", "env"}
+OPTIONAL = {"interval_s", "simulated", "env", "redis_ca"}
 
 
 def load(path: Path) -> Config:
     """The config in `path`; fields it does not know are left for newer agents. Raises ConfigError."""
     path = path.absolute()
-    return parse(path, _read(path))
+    return _with_newer_authorities(parse(path, _read(path)))
+
+
+def _with_newer_authorities(config: Config) -> Config:
+    return dataclasses.replace(config, redis_ca=authorities.newest(config.state_dir, config.redis_ca))
 
 
 def parse(path: Path, data: dict[str, Any]) -> Config:
@@ -80,7 +96,8 @@ def parse(path: Path, data: dict[str, Any]) -> Config:
             raise _bad(path, name, Text("类型不对", "is of the wrong type"))
     known = {name: data[name] for name in TYPES if name in data}
     _check(path, known)
-    return Config(**{**known, "state_dir": Path(known["state_dir"]), "path": path})
+    config_ca = known.get("redis_ca", "")
+    return Config(**{**known, "state_dir": Path(known["state_dir"]), "path": path, "config_ca": config_ca})
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -113,6 +130,8 @@ def _check(path: Path, data: dict[str, Any]) -> None:
         raise _bad(path, "state_dir", Text("不是绝对路径", "is not an absolute path"))
     if not all(isinstance(value, str) for value in data.get("env", {}).values()):
         raise _bad(path, "env", Text("的值必须是文字", "must hold texts only"))
+    if data.get("redis_ca") and not authorities.is_authority(data["redis_ca"]):
+        raise _bad(path, "redis_ca", Text("不是证书", "is no certificate"))
     if data.get("interval_s", 1.0) <= 0:
         raise _bad(path, "interval_s", Text("必须大于 0", "must be above 0"))
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import redis
 
-from deployments.agent import VERSION, dispatch, keys, orders, outbox, processes, spool
-from deployments.agent.config import Config, begin
+from deployments.agent import VERSION, dispatch, keys, orders, outbox, processes, spool, tls_words, trust
+from deployments.agent.config import Config, begin, spoken
 from deployments.agent.shipper import Shipper
 
 log = logging.getLogger("link")
@@ -43,7 +43,9 @@ class BackOff:
 
     def failed(self, now: float, error: Exception) -> None:
         if not self.pause:
-            log.warning("%s: Redis does not take it (%s); kept here until it does", self.name, error)
+            why = tls_words.explain(error)
+            words = spoken(why[1]) if why else error
+            log.warning("%s: Redis does not take it (%s); kept here until it does", self.name, words)
         self.pause = min(max(self.pause * 2, FIRST_BACK_OFF_S), MAX_BACK_OFF_S)
         self.until = now + self.pause
 
@@ -144,13 +146,19 @@ class Link:
 
 def connect(config: Config) -> "redis.Redis":
     return redis.Redis.from_url(
-        config.redis_url, socket_timeout=10.0, socket_connect_timeout=5.0, socket_keepalive=True, retry=None
+        config.redis_url,
+        socket_timeout=10.0,
+        socket_connect_timeout=5.0,
+        socket_keepalive=True,
+        retry=None,
+        **config.redis_options,
     )
 
 
 def main(argv: list[str] | None = None) -> int:
     _, config = begin(argparse.ArgumentParser(prog="deployments.agent.link"), argv)
-    link = Link(config, connect(config))
+    connection = connect(config)
+    link = Link(config, connection, handlers=trust.Trust(config, connection).handlers)
     while True:
         time.sleep(link.tick())
 

@@ -188,7 +188,11 @@ class AdoptThread(threading.Thread):
 def connect(config: Config) -> "redis.Redis":
     """A client whose reads outlast RQ's blocking pop (worker_ttl - 15 s): redis-py's own limit is 5 s."""
     return redis.Redis.from_url(
-        config.redis_url, socket_timeout=WORKER_TTL_S, socket_connect_timeout=CONNECT_S, socket_keepalive=True
+        config.redis_url,
+        socket_timeout=WORKER_TTL_S,
+        socket_connect_timeout=CONNECT_S,
+        socket_keepalive=True,
+        **config.redis_options,
     )
 
 
