@@ -3,10 +3,10 @@
 from deployments.models.batch import Batch, BatchState
 from deployments.models.enrolment import Enrolment
 from deployments.models.fleet import Npu, Server
-from deployments.models.join_many import HostKey, JoinMany, JoinRow
 from deployments.models.job import Attempt, Job, JobState, LogChunk, Step
+from deployments.models.join_many import HostKey, JoinMany, JoinRow
 
 __all__ = [
-    "Attempt", "Batch", "BatchState", "Enrolment", "HostKey", "Job", "JobState", "JoinMany", "JoinRow", "LogChunk", "Npu",
-    "Server", "Step",
+    "Attempt", "Batch", "BatchState", "Enrolment", "HostKey", "Job", "JobState", "JoinMany", "JoinRow", "LogChunk",
+    "Npu", "Server", "Step",
 ]  # fmt: skip

@@ -16,13 +16,19 @@ MOST_LINES = 1000
 MOST_CHARACTERS = 500_000
 ORDER = ("host", "user", "port", "rack", "labels", "name", "site", "prefix")  # without a header
 HEADERS = {
-    "host": "host", "address": "host", "ip": "host", "主机": "host", "主机名": "host", "地址": "host", "主机地址": "host",
-    "ip地址": "host", "user": "user", "username": "user", "用户": "user", "用户名": "user", "账号": "user", "port": "port",
-    "ssh port": "port", "端口": "port", "ssh端口": "port", "rack": "rack", "机架": "rack", "机柜": "rack", "labels": "labels",
-    "label": "labels", "标签": "labels", "name": "name", "server": "name", "名称": "name", "服务器": "name",
-    "服务器名称": "name", "site": "site", "站点": "site", "机房": "site", "prefix": "prefix", "folder": "prefix",
-    "目录": "prefix", "安装目录": "prefix",
-}  # fmt: skip
+    word: column
+    for column, words in {
+        "host": "host address ip 主机 主机名 地址 主机地址 ip地址",
+        "user": "user username 用户 用户名 账号",
+        "port": "port 端口 ssh端口",
+        "rack": "rack 机架 机柜",
+        "labels": "labels label 标签",
+        "name": "name server 名称 服务器 服务器名称",
+        "site": "site 站点 机房",
+        "prefix": "prefix folder 目录 安装目录",
+    }.items()
+    for word in words.split()
+}
 HOST_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.I)
 USER = re.compile(r"[a-z_][a-z0-9_.@\\-]{0,62}", re.I)
 PREFIX = re.compile(r"/[A-Za-z0-9._/-]{1,199}")
@@ -75,6 +81,8 @@ def read(text: str, *, user: str = "root", prefix: str = "") -> list[Line]:
     """
     if len(text) > MOST_CHARACTERS:
         raise Invalid(_("The list is longer than 500 kB."), _("Divide it into several lists."), code="too_long")
+    if "\0" in text:
+        raise Invalid(_("The list holds a null character."), _("Save it as CSV, not as a workbook."), code="no_text")
     lines = [_line(n, cells, user.strip(), prefix.strip()) for n, cells in _cells(text)]
     if not lines:
         raise Invalid(
@@ -109,7 +117,10 @@ def _cells(text: str) -> Iterator[tuple[int, dict[str, str]]]:
 def _split(raw: str) -> list[str]:
     """Cells by comma; by tab where a spreadsheet was pasted, by the Chinese comma where there is no other."""
     mark = "\t" if "\t" in raw else "," if "," in raw or "，" not in raw else "，"
-    return [cell.strip() for cell in next(csv.reader([raw], delimiter=mark), [""])]
+    try:
+        return [cell.strip() for cell in next(csv.reader([raw], delimiter=mark), [""])]
+    except csv.Error:  # a cell of more than 128 kB
+        return [cell.strip()[:300] for cell in raw.split(mark)]
 
 
 def _header(cells: list[str]) -> list[str]:
@@ -140,7 +151,7 @@ def _line(n: int, cells: dict[str, str], user: str, prefix: str) -> Line:
     line = Line(
         n, host[:253], _port(cells.get("port", ""), problems), (cells.get("user") or at_user or user)[:63],
         (cells.get("name", "").lower() or default_name(host))[:63], cells.get("rack", "")[:63],
-        _labels(cells, problems), (cells.get("prefix") or prefix)[:200],
+        labels(cells, problems), (cells.get("prefix") or prefix)[:200],
     )  # fmt: skip
     if cells.get("more"):
         problems.append(_("There are more cells than columns: “%(cell)s”.") % {"cell": cells["more"][:40]})
@@ -189,7 +200,7 @@ def _port(text: str, problems: list[str]) -> int:
     return 22
 
 
-def _labels(cells: dict[str, str], problems: list[str]) -> dict[str, str]:
+def labels(cells: dict[str, str], problems: list[str]) -> dict[str, str]:
     """{"env": "prod"} of "env=prod;team=nlp"; the site is a label, too."""
     found = {}
     for word in re.split(r"[;；,\s]+", cells.get("labels", "")):

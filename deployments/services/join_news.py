@@ -1,4 +1,4 @@
-"""What pages of joining hear at once: topic `join:<enrolment>`, “moved” whenever a step was reached or something is wrong."""
+"""What pages of joining hear at once: topic `join:<enrolment>`, “moved” when a step is reached or something stops."""
 
 import re
 from collections.abc import Iterable
