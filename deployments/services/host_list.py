@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from django.utils.translation import gettext as _
 
+from console import untrusted
 from console.errors import Invalid
 from deployments.models import Enrolment, Server
 from deployments.services import join
@@ -83,6 +84,7 @@ def read(text: str, *, user: str = "root", prefix: str = "") -> list[Line]:
         raise Invalid(_("The list is longer than 500 kB."), _("Divide it into several lists."), code="too_long")
     if "\0" in text:
         raise Invalid(_("The list holds a null character."), _("Save it as CSV, not as a workbook."), code="no_text")
+    text = untrusted.text(text, MOST_CHARACTERS)
     lines = [_line(n, cells, user.strip(), prefix.strip()) for n, cells in _cells(text)]
     if not lines:
         raise Invalid(
@@ -165,7 +167,7 @@ def _wrong(line: Line, cells: dict[str, str]) -> Iterator[str]:
         yield _("“%(host)s” is neither an address nor the name of a host.") % {"host": line.host[:60]}
     if not USER.fullmatch(line.user):
         yield _("“%(user)s” is no name of a user.") % {"user": line.user}
-    if line.host and not join.NAME.fullmatch(line.name):
+    if (_is_host(line.host) or cells.get("name")) and not join.NAME.fullmatch(line.name):
         yield _("“%(name)s” cannot be the name of a server: a–z, 0–9, “-”, “_”.") % {"name": line.name}
     elif line.name in join.RESERVED:
         yield _("“%(name)s” is an address of the console itself.") % {"name": line.name}
@@ -176,11 +178,7 @@ def _wrong(line: Line, cells: dict[str, str]) -> Iterator[str]:
 
 
 def _is_host(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return bool(HOST_NAME.fullmatch(host)) and not re.fullmatch(r"[0-9.]+", host)
-    return True
+    return _is_address(host) or (bool(HOST_NAME.fullmatch(host)) and not re.fullmatch(r"[0-9.]+", host))
 
 
 def default_name(host: str) -> str:

@@ -23,6 +23,10 @@ CONNECT_S = 15.0
 LOGIN_S = 30.0
 ASK_S = 60.0  # for id and sudo, which may wait for a name server that is away
 SCRIPT_S = 1200.0  # the script fetches a Python and the agent, and waits a minute to be seen
+# The kind of key that is asked for, the first that a host has.
+KINDS = (
+    "ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "rsa-sha2-512", "rsa-sha2-256",
+)  # fmt: skip
 ATTEMPTS = 3  # of a login, where sshd drops some because many come at once
 BEGIN = "ascend-console-begin"
 
@@ -123,13 +127,13 @@ async def read_host_key(host: str, port: int, known: str = "") -> str:
     """The key that the host shows: of the kind of the `known` one where it still has that. Raises Failure."""
     import asyncssh
 
-    wished = [name.decode() for name in asyncssh.import_public_key(known).sig_algorithms] if known else ()
+    wished = [name.decode() for name in asyncssh.import_public_key(known).sig_algorithms] if known else KINDS
     try:
         return await _shown_key(host, port, wished)
     except Failure as failure:
-        if failure.code != "no_algorithm" or not wished:
+        if failure.code not in ("no_algorithm", "lost") or not known:  # sshd hangs up on a kind that it has not
             raise
-    return await _shown_key(host, port, ())
+    return await _shown_key(host, port, KINDS)
 
 
 async def _shown_key(host: str, port: int, algorithms: Any) -> str:

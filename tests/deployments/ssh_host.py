@@ -7,12 +7,16 @@ whole with the process that holds it.
 import contextlib
 import itertools
 import os
+import shlex
 import shutil
+import socket
 import subprocess
 import threading
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import until
 
 PROGRAMS = ("sshd", "sudo", "ip", "unshare", "nsenter", "ssh-keygen", "ssh")
 _numbers = itertools.count(os.getpid() % 50 * 4)
@@ -44,7 +48,7 @@ def check_may():
 
 
 class SshHost:
-    """`sh(words)` runs a shell line there as root. `address` is its own, `console` the one by which it sees this side."""
+    """`sh(line)` runs a shell line there as root. `address` is its own, `console` that of this side as it sees it."""
 
     def __init__(self, folder: Path, name: str) -> None:
         number = next(_numbers) % 250
@@ -106,13 +110,25 @@ class SshHost:
             )
         )  # fmt: skip
         self.sh(f"/usr/sbin/sshd -f /etc/ssh/sshd-{port} -E /run/sshd-{port}.log")
+        until(lambda: self.speaks(port))
+
+    def speaks(self, port: int) -> bool:
+        try:
+            with socket.create_connection((self.address, port), timeout=1) as caller:
+                return caller.recv(4) == b"SSH-"
+        except OSError:
+            return False
 
     def user(self, name: str, password: str, *, sudo: str = "") -> None:
         """`sudo`: "" none, "password" or "free" (NOPASSWD)."""
-        self.sh(f"useradd -m -s /bin/sh {name} && echo '{name}:{password}' | chpasswd")
+        self.sh(f"useradd -m -s /bin/sh {name}")
+        self.password(name, password)
         if sudo:
             rule = f"{name} ALL=(ALL) {'NOPASSWD: ' if sudo == 'free' else ''}ALL"
             self.sh(f"echo '{rule}' >/etc/sudoers.d/{name} && chmod 440 /etc/sudoers.d/{name}")
+
+    def password(self, name: str, password: str) -> None:
+        self.sh(f"echo {shlex.quote(f'{name}:{password}')} | chpasswd")
 
     def authorize(self, name: str, key: Path) -> None:
         home = "/root" if name == "root" else f"/home/{name}"
