@@ -202,10 +202,20 @@ async def connect(target: Target, credentials: Credentials) -> asyncssh.SSHClien
         try:
             return await _connect(target, credentials)
         except Failure as failure:
+            if failure.code in ("lost", "no_algorithm") and await _shows_another(target):
+                raise Failure("key_changed") from failure
             if failure.code != "lost" or attempt == ATTEMPTS:
                 raise
         await asyncio.sleep(attempt)
     raise AssertionError("not reached")
+
+
+async def _shows_another(target: Target) -> bool:
+    """True where the host has no key of the confirmed kind any more: sshd only hangs up then."""
+    try:
+        return await _shown_key(target.host, target.port, KINDS) != " ".join(target.key.split()[:2])
+    except Failure:
+        return False
 
 
 async def _connect(target: Target, credentials: Credentials) -> asyncssh.SSHClientConnection:
