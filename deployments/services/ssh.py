@@ -290,15 +290,19 @@ async def _run(
 
     try:
         async with asyncio.timeout(limit_s):
-            async with connection.create_process(
+            process = await connection.create_process(
                 command, stderr=asyncssh.STDOUT, encoding="utf-8", errors="replace"
-            ) as process:
-                process.stdin.write(fed)
-                process.stdin.write_eof()
-                while piece := await process.stdout.read(8192):
-                    hear(clean(piece))
-                await process.wait_closed()
+            )
+            process.stdin.write(fed)
+            process.stdin.write_eof()
+            while piece := await process.stdout.read(8192):
+                hear(clean(piece))
+            await process.wait_closed()
+    except asyncio.CancelledError:
+        connection.abort()  # to close it in good order would wait for the command's end
+        raise
     except TimeoutError as error:
+        connection.abort()
         raise Failure("late") from error
     except Exception as error:
         raise failure_of(error) from error
