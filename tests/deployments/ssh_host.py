@@ -130,10 +130,12 @@ class SshHost:
     def password(self, name: str, password: str) -> None:
         self.sh(f"echo {shlex.quote(f'{name}:{password}')} | chpasswd")
 
-    def authorize(self, name: str, key: Path) -> None:
+    def authorize(self, name: str, *keys: Path) -> None:
         home = "/root" if name == "root" else f"/home/{name}"
-        public = key.with_name(f"{key.name}.pub").read_text().strip()
-        self.sh(f"mkdir -p {home}/.ssh && echo '{public}' >{home}/.ssh/authorized_keys && chmod 700 {home}/.ssh")
+        self.sh(f"mkdir -p {home}/.ssh && chmod 700 {home}/.ssh")
+        for key in keys:
+            public = key.with_name(f"{key.name}.pub").read_text().strip()
+            self.sh(f"echo '{public}' >>{home}/.ssh/authorized_keys")
         self.sh(f"chown -R {name} {home}/.ssh")
 
     def close(self):
