@@ -57,8 +57,13 @@ class Line:
 
     @property
     def address(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == 22 else f"{host}:{self.port}"
+        return address(self.host, self.port)
+
+
+def address(host: str, port: int) -> str:
+    """host:port, the port only where it is not 22."""
+    host = f"[{host}]" if ":" in host else host
+    return host if port == 22 else f"{host}:{port}"
 
 
 def decode(data: bytes) -> str:

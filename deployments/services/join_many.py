@@ -8,16 +8,17 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from console import audit
+from console import alerts, audit
 from console.errors import Conflict, Invalid, NotAllowed
 from console.models import User
 from deployments.models import HostKey, JoinMany, JoinRow
 from deployments.models.join_many import MOVING, RETRIABLE, Phase, RowState
-from deployments.services import join, join_news, ssh
+from deployments.services import host_list, join, join_news, ssh
 from deployments.services.host_list import Line
 
 MOST_AT_ONCE = 50
 AT_ONCE = 10
+KEY_ALERT = "host-key-changed"
 UNSURE = ("interrupted", "lost", "late")  # what was begun on the host may have come to its end without us
 
 
@@ -130,6 +131,7 @@ def forget_key(host: str, port: int, *, by: User | None) -> bool:
         if found:
             audit.record(by, "host_key.forgotten", found, host=str(found), key=ssh.fingerprint(found.key))
             found.delete()
+            alerts.resolve(KEY_ALERT, f"host:{host_list.address(host, port)}")
     return found is not None
 
 
@@ -165,8 +167,24 @@ def keyed(row: JoinRow, key: str) -> None:
     if known and known.key != key:
         detail = f"{ssh.kind(known.key)} {ssh.fingerprint(known.key)} → {ssh.kind(key)} {ssh.fingerprint(key)}"
         fail(row, {"code": "key_changed", "detail": detail})
+        warn_of_key(row)
         return
+    if known:
+        alerts.resolve(KEY_ALERT, f"host:{row.address}")
     change(row, state=RowState.KEYED, key=key, key_known=known is not None, problem={})
+
+
+def warn_of_key(row: JoinRow) -> None:
+    """Somebody may stand between: that concerns more people than whoever made the list."""
+    alerts.fire(
+        KEY_ALERT,
+        f"host:{row.address}",
+        what=(f"{row.address} 出示的 SSH 主机密钥与已确认的不同。",
+              f"{row.address} shows another SSH key than the confirmed one."),
+        do=("可能有人冒充，或主机已重装。确认重装后再忘记旧密钥。",
+            "Somebody may stand between, or it was set up anew. Only in that case forget the old key."),
+        link=f"/servers/join/many/{row.many_id}/",
+    )  # fmt: skip
 
 
 def known_key(row: JoinRow) -> str:

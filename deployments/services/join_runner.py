@@ -188,6 +188,8 @@ class Runner:
 
     async def _fail(self, row: JoinRow, problem: dict[str, Any]) -> None:
         await patiently(join_many.fail)(row, problem)
+        if problem["code"] == "key_changed":
+            await patiently(join_many.warn_of_key)(row)
         self.tell(row, "")
 
     def _hear(self, row: JoinRow, text: str) -> None:

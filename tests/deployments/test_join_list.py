@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 from django.utils import timezone, translation
 
 from console.errors import Conflict, Invalid, NotAllowed, NotFound
-from console.models import User
+from console.models import Alert, User
 from deployments import topics
 from deployments.models import Enrolment, HostKey, JoinMany, JoinRow, Server
 from deployments.models.join_many import Phase, RowState
@@ -226,7 +226,10 @@ def test_a_known_key_is_ticked_and_another_one_refused_until_the_old_is_forgotte
     assert ssh.fingerprint(KEY) in row.problem["detail"] and ssh.fingerprint(OTHER) in row.problem["detail"]
     body = page.get(f"/servers/join/many/{third.pk}/").content.decode()
     assert "another key than the one that was confirmed" in body and "Forget the old key of kp-01" in body
+    warning = Alert.objects.get(name="host-key-changed", subject="host:kp-01.invalid")
+    assert warning.link == f"/servers/join/many/{third.pk}/"
     page.post(f"/servers/join/many/{third.pk}/lines/1/trust")
+    assert not Alert.objects.filter(ended_at=None).exists()
     assert not HostKey.objects.filter(host="kp-01.invalid").exists()
     with pytest.raises(Conflict):
         join_many.trust_anew(third.rows.first(), by=administrator)
@@ -381,6 +384,7 @@ def test_a_key_that_changes_between_confirming_and_joining_is_refused(host, admi
     many.rows.update(key=KEY)
     ended = let_join(many, "echo ran", monkeypatch)
     assert codes(ended) == ["key_changed"] and ended.rows.get().log == ""
+    assert Alert.objects.filter(subject=f"host:{host.address}:2204", ended_at=None).exists()
 
 
 def test_the_console_saying_no_is_the_rows_problem(host, administrator, monkeypatch, settings):

@@ -4,8 +4,9 @@ import { fetchPart, together } from "../part.js";
 
 const live = document.getElementById("join-many-live");
 
+// The address of the page itself: a refused form has another.
 const redraw = together(async () => {
-  const fresh = await fetchPart();
+  const fresh = await fetchPart(live.dataset.url);
   if (fresh) place(fresh);
 }, { after: 1000 });
 
@@ -36,7 +37,7 @@ live.addEventListener("change", (event) => {
 });
 
 const polled = (json) => place(new DOMParser().parseFromString(json.html, "text/html"));
-const poll = { url: () => location.pathname, every_ms: 2000, apply: polled };
+const poll = { url: live.dataset.url, every_ms: 2000, apply: polled };
 subscribe(live.dataset.topic, { message: redraw, poll });
 // A process that was killed says nothing more; the console notices when it is asked.
 setInterval(() => { if (live.querySelector("[data-under-way]")) redraw(); }, 10_000);
