@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
@@ -18,6 +19,7 @@ from deployments.services.host_list import Line
 
 MOST_AT_ONCE = 50
 AT_ONCE = 10
+KEPT_DAYS = 90
 KEY_ALERT = "host-key-changed"
 UNSURE = ("interrupted", "lost", "late")  # what was begun on the host may have come to its end without us
 
@@ -227,6 +229,12 @@ def finish(many: JoinMany, why: str = "") -> None:
         ended_at = None if asks else timezone.now()
         JoinMany.objects.filter(pk=many.pk).update(phase=phase, ended_at=ended_at, runner="", cancel_asked=False)
         moved(many.pk)
+
+
+def prune() -> int:
+    """Lists of long ago go with what their hosts said; confirmed keys stay. How many."""
+    old = JoinMany.objects.filter(phase=Phase.ENDED, ended_at__lt=timezone.now() - timedelta(days=KEPT_DAYS))
+    return old.delete()[1].get("deployments.JoinMany", 0)
 
 
 def settle(many: JoinMany) -> JoinMany:

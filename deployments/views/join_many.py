@@ -135,7 +135,7 @@ def _shown(row: JoinRow, many: JoinMany) -> dict[str, Any]:
         "icon": icon,
         "problem": join_many_texts.problem(row),
         "kind": ssh.kind(row.key) if row.key else "",
-        "fingerprint": ssh.fingerprint(row.key) if row.state == RowState.KEYED else "",
+        "fingerprint": ssh.fingerprint(row.key),
         "now": row.log.rstrip().rsplit("\n", 1)[-1][-200:] if speaks else "",
     }
 

@@ -276,6 +276,16 @@ def test_a_list_that_waits_for_its_administrator_can_be_cancelled(administrator)
     assert join_many.retry(many, by=administrator) == 2
 
 
+def test_old_lists_go_and_confirmed_keys_stay(administrator):
+    old, young = asking(administrator), asking(administrator)
+    join_many.confirm(old, {1}, by=administrator)
+    for many in (old, young):
+        join_many.finish(many, "cancelled")
+    JoinMany.objects.filter(pk=old.pk).update(ended_at=timezone.now() - timedelta(days=91))
+    assert join_many.prune() == 1
+    assert JoinMany.objects.get() == young and HostKey.objects.count() == 1
+
+
 def test_lines_with_problems_make_no_list(administrator):
     with pytest.raises(Invalid):
         made(administrator, "kp-01\nkp 02\n")

@@ -38,7 +38,8 @@ def hosts(tmp_path_factory):
         one.keys["open"] = one.key("open")
         for host in made:
             host.user("ops", OPS_PASSWORD, sudo="password")
-            for name in ("root", "ops"):
+            host.user("plain", "has-no-sudo-1")
+            for name in ("root", "ops", "plain"):
                 host.authorize(name, one.keys["login"], one.keys["open"])
             host.sshd(22)
         yield made
@@ -259,6 +260,35 @@ def test_the_shell_does_the_same(console, hosts, tmp_path):
     assert twice.returncode == 1 and "already" in twice.stderr
     for host in hosts:
         leave(host)
+
+
+def test_below_a_folder_a_user_without_root_joins(console, hosts):
+    """At a terminal: the key is shown, somebody says yes."""
+    one, two = hosts
+    manage(console, "servers", "forget-key", two.address)
+    terminal, theirs = os.openpty()
+    listed = two.folder / "hosts.csv"
+    listed.write_text(f"{two.address}\n")
+    options = ["--user", "plain", "--prefix", "/home/plain/agent", "--key-file", str(one.keys["open"])]
+    running = subprocess.Popen(
+        [sys.executable, "manage.py", "servers", "import", str(listed), *options],
+        cwd=ROOT, env=console.env, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    while b"[yes/no]" not in said:
+        piece = os.read(running.stdout.fileno(), 1024)
+        assert piece, said
+        said += piece
+    shown = re.search(r"SHA256:\S+", two.sh("ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub")).group(0)
+    assert shown.encode() in said
+    os.write(terminal, b"yes\n")
+    said += running.stdout.read()
+    assert running.wait(60) == 0 and b"1 of 1 hosts have joined" in said, said
+    os.close(terminal)
+    running.stdout.close()
+    assert two.sh("ps -eo user:20,args | grep [d]eployments.agent.worker").split()[0] == "plain"
+    two.sh("su plain -c '/home/plain/agent/bin/ascend-console leave'")
 
 
 def test_the_shell_makes_a_command(console, hosts):
