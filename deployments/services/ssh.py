@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import errno
 import hashlib
 import re
@@ -293,8 +294,10 @@ async def _run(
             process = await connection.create_process(
                 command, stderr=asyncssh.STDOUT, encoding="utf-8", errors="replace"
             )
-            process.stdin.write(fed)
-            process.stdin.write_eof()
+            with contextlib.suppress(BrokenPipeError):  # it has ended already, as `id` may; its exit code tells
+                if fed:
+                    process.stdin.write(fed)
+                process.stdin.write_eof()
             while piece := await process.stdout.read(8192):
                 hear(clean(piece))
             await process.wait_closed()

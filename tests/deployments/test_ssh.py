@@ -102,6 +102,22 @@ def test_what_is_refused_is_told_apart(host, shown):
     assert broken.code in ("lost", "script")
 
 
+def test_a_command_that_ends_before_it_was_spoken_to_is_no_broken_connection(host, shown):
+    async def asked():
+        async with await ssh.connect(ssh.Target(host.address, 22, "root", shown), by_key(host)) as connection:
+            start = connection.create_process
+
+            async def slowly(*given, **named):
+                process = await start(*given, **named)
+                await process.wait_closed()
+                return process
+
+            connection.create_process = slowly
+            return await ssh._ask(connection, "echo spoke; exit 5", "unheard\n")
+
+    assert asyncio.run(asked()) == (5, "spoke")
+
+
 def test_only_the_confirmed_key_is_accepted(host, shown):
     other = host.keys["rsa"].with_name("ssh_host_rsa_key.pub").read_text()
     for key in (other, asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()):
