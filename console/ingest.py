@@ -24,7 +24,7 @@ from django.utils import timezone
 from console import live, streams
 from deployments import ingest as jobs_ingest
 from deployments.models import Attempt, Job, JobState, Server
-from deployments.services import batches, enrol, jobs, orders, reaper, waiting
+from deployments.services import batches, enrol, jobs, join_news, orders, reaper, waiting
 from monitoring.ingest import Messages, Telemetry
 
 log = logging.getLogger(__name__)
@@ -271,6 +271,7 @@ class Ingest:
         messages = self.telemetry.each_second(pipeline, at)
         pipeline.set(streams.INGEST_ALIVE, json.dumps({"t": at, "lag_ms": round(self.lag_ms, 1)}), ex=60)
         pipeline.execute(raise_on_error=False)
+        join_news.watch(self.telemetry.open_topics)
         self.lag_ms = 0.0
         return messages + self._open_heads()
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from console import alerts, own_alerts
 from console.models import ApiToken, KeptAnswer
-from deployments.services import enrol
+from deployments.services import enrol, join_many
 from monitoring.models import Minute
 
 HISTORY_DAYS = 7
@@ -58,6 +58,11 @@ def prune_alerts() -> int:
     return alerts.prune()
 
 
+def prune_join_lists() -> int:
+    """Lists of hosts that joined by SSH go after a while, with what their scripts said."""
+    return join_many.prune()
+
+
 JOBS: list[tuple[str, Callable[[], object]]] = [
     ("17 * * * *", end_old_sessions),
     ("27 3 * * *", forget_failed_logins),
@@ -67,4 +72,5 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("57 * * * *", forget_gone_servers),
     ("13 * * * *", own_alerts.look),
     ("47 3 * * *", prune_alerts),
+    ("52 3 * * *", prune_join_lists),
 ]

@@ -1,17 +1,20 @@
 """Topics of jobs: `jobs` tells every change of state, `job:<id>` one job's state and log.
 
-`batches` and `batch:<id>` only say that something has moved ("moved": {id}); the page asks for it anew.
+`batches`, `batch:<id>`, `join:<id>` and `join-many:<id>` only say that something has moved ("moved": {id}); the page
+asks for it anew.
 """
 
 import re
 from collections.abc import Sequence
 
+from django.db.models import Model
 from django.utils.translation import gettext as _
 
 from console.errors import NotFound
 from console.live import Present, Told, Topic, viewer
 from console.message import newest, newest_of_each
-from deployments.models import Attempt, Batch, Job
+from console.models import User
+from deployments.models import Attempt, Batch, Enrolment, Job, JoinMany
 from deployments.services import logs
 from deployments.services.jobs import as_json
 
@@ -60,7 +63,33 @@ def present_batch(match: re.Match[str]) -> Present:
     return Present()
 
 
+def administrator(user: User, match: re.Match[str]) -> bool:
+    return user.may("administrator")
+
+
+def present_join(match: re.Match[str]) -> Present:
+    """A step may have been reached since the page was drawn, so that it draws itself anew. Raises NotFound."""
+    return _present_moved(Enrolment, match)
+
+
+def present_join_many(match: re.Match[str]) -> Present:
+    return _present_moved(JoinMany, match)
+
+
+def _present_moved(model: type[Model], match: re.Match[str]) -> Present:
+    pk = int(match["id"])
+    if not model._default_manager.filter(pk=pk).exists():
+        raise NotFound(
+            _("There is no such command for joining."),
+            _("Choose one on the page “Join a server”, or make one."),
+            code="no_such_join",
+        )
+    return Present([Told("moved", {"id": pk})])
+
+
 TOPICS = [
+    Topic(r"join:(?P<id>[1-9]\d{0,17})", administrator, present_join, conflate=newest),
+    Topic(r"join-many:(?P<id>[1-9]\d{0,17})", administrator, present_join_many, conflate=newest),
     Topic(r"batches", viewer, conflate=newest),
     Topic(r"batch:(?P<id>[1-9]\d{0,17})", viewer, present_batch, conflate=newest),
     Topic(r"jobs", viewer, conflate=newest_of_each("id")),

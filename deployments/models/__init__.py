@@ -5,6 +5,7 @@ from deployments.models.batch import Batch, BatchState
 from deployments.models.enrolment import Enrolment
 from deployments.models.fleet import Npu, Server
 from deployments.models.job import Attempt, Job, JobState, LogChunk, Step
+from deployments.models.join_many import HostKey, JoinMany, JoinRow
 from deployments.models.order import Order, OrderState
 
 __all__ = [
@@ -12,8 +13,11 @@ __all__ = [
     "Batch",
     "BatchState",
     "Enrolment",
+    "HostKey",
     "Job",
     "JobState",
+    "JoinMany",
+    "JoinRow",
     "LogChunk",
     "Npu",
     "Order",

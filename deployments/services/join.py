@@ -23,7 +23,7 @@ from deployments.agent import signing
 from deployments.models import Enrolment, Job, Server
 from deployments.models.fleet import new_key
 from deployments.models.job import UNDER_WAY
-from deployments.services import enrol
+from deployments.services import enrol, join_news
 
 VALID = timedelta(hours=1)
 MAX_PROBLEMS = 20
@@ -37,9 +37,16 @@ LEAVE_VALID_S = 600
 
 
 def make(
-    name: str, rack: str = "", labels: dict[str, str] | None = None, *, by: User, root_helper: bool = True
+    name: str,
+    rack: str = "",
+    labels: dict[str, str] | None = None,
+    *,
+    by: User | None,
+    root_helper: bool = True,
 ) -> Enrolment:
     """A one-time command for the server `name`, made anew or known already; commands made before for it end.
+
+    `by` None is the shell of the console's own machine.
 
     Raises NotAllowed, Invalid for a name that cannot be one, Conflict for one that is taken, and for a
     console that other machines cannot or must not reach.
@@ -100,13 +107,14 @@ def _host(url: str) -> str:
     return urlsplit(url).hostname or ""
 
 
-def withdraw(enrolment: Enrolment, *, by: User) -> None:
+def withdraw(enrolment: Enrolment, *, by: User | None) -> None:
     """End a command that was not used; the row of a server that never joined goes with it."""
     _must_administer(by)
     server = enrolment.server
     with transaction.atomic():
         Enrolment.objects.filter(pk=enrolment.pk, used_at=None).update(expires_at=timezone.now())
         audit.record(by, "server.join_command_withdrawn", server, enrolment=enrolment.pk)
+        join_news.moved(enrolment.pk)
         joined = Enrolment.objects.filter(server=server).exclude(used_at=None).exists()
         if not joined and server.last_seen_at is None and not server.jobs.exists():
             server.delete()
@@ -136,8 +144,7 @@ def under_way(server: Server) -> int:
 
 def leave(server: Server, *, by: User | None) -> None:
     """Take a server's credentials away; its record stays. Raises NotAllowed, Conflict, Unavailable."""
-    if by is not None:
-        _must_administer(by)
+    _must_administer(by)
     if server.simulated or server.is_local:
         raise Conflict(
             _("%(name)s belongs to this console and cannot leave it.") % {"name": server.name},
@@ -241,6 +248,7 @@ def _reached(enrolment: Enrolment, step: str, at: datetime) -> None:
         if step == "online":  # what went wrong before did not matter in the end; a clock that is off still does
             row.steps["problems"] = [one for one in row.steps.get("problems", []) if one["code"] == "clock"]
         row.save(update_fields=["steps"])
+        join_news.moved(enrolment.pk)
     enrolment.steps = row.steps
 
 
@@ -261,6 +269,7 @@ def config(enrolment: Enrolment) -> dict[str, Any]:
             enrolment.steps["stream"] = last_entry(server)
             enrolment.save(update_fields=["used_at", "steps"])
             audit.record(None, "server.joined", server, enrolment=enrolment.pk, address=enrolment.address or "")
+            join_news.moved(enrolment.pk)
     except redis.RedisError as error:
         raise _no_redis() from error
     return enrol.agent_config(server, addresses.public_redis_url(), Path(), addresses.redis_authority())
@@ -294,6 +303,7 @@ def trouble(enrolment: Enrolment, code: str, detail: str) -> None:
         problems = [old for old in enrolment.steps.get("problems", []) if old["code"] != told["code"]]
         enrolment.steps["problems"] = [*problems, told][-MAX_PROBLEMS:]
         enrolment.save(update_fields=["steps"])
+        join_news.moved(enrolment.pk)
 
 
 def progress(enrolment: Enrolment) -> str:
@@ -342,8 +352,8 @@ def left(body: str, mac: str) -> Server:
     return server
 
 
-def _must_administer(by: User) -> None:
-    if not by.may("administrator"):
+def _must_administer(by: User | None) -> None:
+    if by is not None and not by.may("administrator"):
         raise NotAllowed(
             _("Only an administrator may let servers join and leave."), _("Ask one to do it."), code="not_allowed"
         )

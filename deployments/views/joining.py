@@ -11,12 +11,14 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
+from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console import addresses
 from console.errors import Conflict, ConsoleError, Invalid, NotAllowed, NotFound
+from console.middleware import wants_json
 from console.models import User
 from deployments import join_texts, kinds
 from deployments.agent import root_install
@@ -246,6 +248,8 @@ def join_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "done": reached == "reading",
         "over": enrolment.is_expired and enrolment.used_at is None,
     }
+    if wants_json(request):
+        return JsonResponse({"html": render_to_string("deployments/_join_steps.html", context, request)})
     if is_part(request):
         return render(request, "deployments/_join_steps.html", context)
     context |= {
