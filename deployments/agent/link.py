@@ -15,8 +15,8 @@ from typing import Any
 
 import redis
 
-from deployments.agent import VERSION, dispatch, keys, orders, outbox, processes, spool
-from deployments.agent.config import Config, begin
+from deployments.agent import VERSION, credentials, dispatch, keys, orders, outbox, processes, rotation, spool
+from deployments.agent.config import Config, begin, load
 from deployments.agent.shipper import Shipper
 
 log = logging.getLogger("link")
@@ -144,13 +144,28 @@ class Link:
 
 def connect(config: Config) -> "redis.Redis":
     return redis.Redis.from_url(
-        config.redis_url, socket_timeout=10.0, socket_connect_timeout=5.0, socket_keepalive=True, retry=None
+        credentials.without(config.redis_url),
+        credential_provider=credentials.Provider(credentials.Current(config, load)),
+        socket_timeout=10.0,
+        socket_connect_timeout=5.0,
+        socket_keepalive=True,
+        retry=None,
     )
+
+
+def reaches(url: str) -> None:
+    """Raises CannotObey where Redis at `url` does not take us."""
+    try:
+        with redis.Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=None) as trial:
+            trial.ping()
+    except (redis.RedisError, OSError, ValueError) as error:
+        raise orders.CannotObey(f"Redis does not take the new password ({error})") from error
 
 
 def main(argv: list[str] | None = None) -> int:
     _, config = begin(argparse.ArgumentParser(prog="deployments.agent.link"), argv)
-    link = Link(config, connect(config))
+    rotating = rotation.Rotation(credentials.Current(config, load), reaches)
+    link = Link(config, connect(config), handlers=rotating.handlers)
     while True:
         time.sleep(link.tick())
 
