@@ -24,7 +24,8 @@ from django.utils import timezone
 from console import live, streams
 from deployments import ingest as jobs_ingest
 from deployments.models import Attempt, Job, JobState, Server
-from deployments.services import batches, jobs, orders, reaper, refusals, rotation, waiting
+from deployments.services import batches, jobs, orders, quota, reaper, refusals, rotation, waiting
+from deployments.steps import Text
 from monitoring.ingest import Messages, Telemetry
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ ENTRIES_A_STORE = 500  # bounds memory and the length of a transaction
 TELEMETRY_A_READ = 50
 BEATS_A_TICK = 5000
 MAX_BEAT_BYTES = 128 * 1024
+BEATS_A_PERIOD, BEAT_BYTES_A_PERIOD = 300, 2 * 2**20  # of one server in five seconds: an agent beats once, with 1 kB
 MAX_ACTIVE = 1000  # attempts that one beat may name
 RELEASE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
 
@@ -57,6 +59,8 @@ class Ingest:
         self.counted: dict[int, refusals.Counts] = {}
         self.answers: dict[int, orders.Answers] = {}  # server -> what it says about orders, until it is noted
         self.answered: dict[int, orders.Answers] = {}  # what it said before: agents repeat it in every beat
+        self.beaten: dict[int, tuple[int, int]] = {}  # server -> beats and their bytes in this period
+        self.quota = quota.Watch(url)
         self.stopping = False
         self.lag_ms = 0.0
         self._due: dict[str, float] = {}
@@ -66,12 +70,14 @@ class Ingest:
     def run(self) -> None:
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
+        self.quota.start()
         wait = 0.2
         while not self.stopping:
             try:
                 self._run_connected()
                 wait = 0.2
             except (redis.RedisError, DatabaseError) as error:
+                self.quota.active = False
                 log.warning("ingest waits %.1f s: %s", wait, error)
                 close_old_connections()
                 time.sleep(wait)
@@ -97,7 +103,8 @@ class Ingest:
             started = time.monotonic()
             if self._is_due("connections", started, 30.0):
                 close_old_connections()
-            if self.holds_lease(started):
+            self.quota.active = self.holds_lease(started)
+            if self.quota.active:
                 self.tick(time.time(), started)
             time.sleep(max(0.005, TICK_S - (time.monotonic() - started)))
 
@@ -146,8 +153,25 @@ class Ingest:
     ) -> list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes] | None]]]]:
         if not cursors:
             return []
-        answer = self.redis.xread(cursors, count=count)
+        try:
+            answer = self.redis.xread(cursors, count=count)
+        except redis.ResponseError:
+            if not self._remove_what_is_no_stream(cursors):
+                raise
+            answer = []
         return list(answer.items()) if isinstance(answer, dict) else answer
+
+    def _remove_what_is_no_stream(self, keys: Iterable[str]) -> bool:
+        """One server that writes something else where its stream should be would keep us from all of them."""
+        pipeline, names = self.redis.pipeline(transaction=False), list(keys)
+        for name in names:
+            pipeline.type(name)
+        wrong = [name for name, kind in zip(names, pipeline.execute(), strict=True) if kind not in (b"stream", b"none")]
+        for name in wrong:
+            self.redis.unlink(name)
+            why = Text("它把别的东西写在了自己的数据流的位置", "it wrote something else where its stream should be")
+            self.quota.report(_server_of(name.encode()), why)
+        return bool(wrong)
 
     def _read_beats(self, at: float) -> None:
         for _ in range(BEATS_A_TICK):  # a server that beats without end must not keep us from the others
@@ -155,6 +179,8 @@ class Ingest:
             if message is None:
                 return
             pk = _server_of(message["channel"])
+            if self._beats_too_much(pk, len(message["data"])):
+                continue
             self.telemetry.beat(pk, at)
             said = _beat(message["data"])
             self.active[pk] = _active(said)
@@ -164,6 +190,16 @@ class Ingest:
             answers = orders.read_answers(said.get("orders"))
             if answers and answers != self.answered.get(pk):
                 self.answers[pk] = answers
+
+    def _beats_too_much(self, pk: int, size: int) -> bool:
+        """Messages leave no key behind, so no quota finds them: who sends without end is found here."""
+        count, total = self.beaten.get(pk, (0, 0))
+        self.beaten[pk] = count, total = count + 1, total + size
+        if count <= BEATS_A_PERIOD and total <= BEAT_BYTES_A_PERIOD:
+            return False
+        if (count - 1) % BEATS_A_PERIOD == 0 or total - size <= BEAT_BYTES_A_PERIOD:
+            self.quota.report(pk, Text("它不停地发送心跳消息", "it sent beats without end"))
+        return True
 
     def _note_answers(self) -> None:
         if not self.answers:
@@ -279,6 +315,7 @@ class Ingest:
 
     def _each_five_seconds(self, monotonic: float) -> None:
         self.telemetry.flush()
+        self.beaten.clear()
         active, self.active = self.active, {}
         reaper.bring_back(active)
         # Doubt ourselves first: silence counts only while we ourselves were listening.
