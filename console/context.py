@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext, gettext_noop
 
-from console import alerts
+from console import alerts, doubt
 from console.models import User
 from console.templatetags.frame import texts_for_scripts
 
@@ -89,6 +89,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     theme = request.COOKIES.get("theme", "")
     return {
         "console_version": settings.VERSION,
+        "doubts": doubt.read() if known else [],
         "plaintext": settings.ALLOW_PLAINTEXT and known,
         "theme": theme if theme in ("light", "dark") else "",
         "may_operate": isinstance(user, User) and user.may("operator"),

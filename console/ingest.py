@@ -24,7 +24,7 @@ from django.utils import timezone
 from console import live, streams
 from deployments import ingest as jobs_ingest
 from deployments.models import Attempt, Job, JobState, Server
-from deployments.services import batches, jobs, orders, quota, reaper, refusals, rotation, waiting
+from deployments.services import batches, jobs, orders, quota, reaper, refusals, rotation, silence, waiting
 from deployments.steps import Text
 from monitoring.ingest import Messages, Telemetry
 
@@ -61,6 +61,7 @@ class Ingest:
         self.answered: dict[int, orders.Answers] = {}  # what it said before: agents repeat it in every beat
         self.beaten: dict[int, tuple[int, int]] = {}  # server -> beats and their bytes in this period
         self.quota = quota.Watch(url)
+        self.silence = silence.Silence()
         self.stopping = False
         self.lag_ms = 0.0
         self._due: dict[str, float] = {}
@@ -111,9 +112,13 @@ class Ingest:
     def holds_lease(self, now: float) -> bool:
         if not self._is_due("lease", now, LEASE_MS / 4000):
             return self._leading
+        was_leading = self._leading
         self._leading = bool(self.redis.set(streams.INGEST_LEASE, self.me, nx=True, px=LEASE_MS))
         if not self._leading and (self.redis.get(streams.INGEST_LEASE) or b"").decode() == self.me:
             self._leading = bool(self.redis.pexpire(streams.INGEST_LEASE, LEASE_MS))
+        if self._leading and not was_leading:
+            self._reading_since = now  # what was said while another one listened, we have not heard
+            self._due.pop("listen", None)
         return self._leading
 
     def _is_due(self, what: str, now: float, every_s: float) -> bool:
@@ -132,6 +137,7 @@ class Ingest:
         messages = self._read_telemetry(at)
         if self._is_due("second", monotonic, 1.0):
             messages += self._each_second(at)
+            self._judge_silence(at, monotonic)
             if self.telemetry.has_news:
                 self.telemetry.flush()
         self._publish(messages)
@@ -297,6 +303,11 @@ class Ingest:
         self.lag_ms = 0.0
         return messages + self._open_heads()
 
+    def _judge_silence(self, at: float, monotonic: float) -> None:
+        if self._is_due("listen", monotonic, float("inf")):
+            self.silence.begin(self.redis, self.telemetry.servers.values(), monotonic)
+        self.silence.judge(self.redis, self.telemetry.servers, self.telemetry.last_heard, monotonic, at)
+
     def _seed_heads(self) -> None:
         """The heads of what moved lately: a predecessor may have died between its commit and its messages."""
         lately = timezone.now() - timedelta(seconds=HEADS_S)
@@ -320,7 +331,8 @@ class Ingest:
         reaper.bring_back(active)
         # Doubt ourselves first: silence counts only while we ourselves were listening.
         if monotonic - self._reading_since > settings.OFFLINE_AFTER_S:
-            reaper.mark_lost(self.telemetry.silent_since(monotonic - settings.OFFLINE_AFTER_S))
+            silent = self.telemetry.silent_since(monotonic - settings.OFFLINE_AFTER_S)
+            reaper.mark_lost(pk for pk in silent if not self.silence.doubts(self.telemetry.servers.get(pk)))
         reaper.resend(timezone.now())
         reaper.resend_cancels(timezone.now())
         orders.look_after(timezone.now())

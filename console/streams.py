@@ -34,6 +34,8 @@ FLEET_NOW = "fleet:now"  # hash server id -> JSON "now", see monitoring/services
 FLEET_STEPS = "fleet:steps"  # hash metric -> JSON {"gen", "steps"}: one letter of base 36 a cell, for who joins
 INGEST_ALIVE = "ingest:alive"  # JSON {"t": epoch, "lag_ms": n}, written each second
 INGEST_LEASE = "ingest:lease"
+DOUBT = "fleet:doubt"  # JSON [{…}], see console/doubt.py
+DOUBT_ENDED = "fleet:doubt:ended"  # who says that the silent servers are really down, for ingest to take
 LIVE = "live:"
 DEMO_USER = "demo"
 

@@ -4,7 +4,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import include, path
 from django.views.i18n import set_language
 
-from console import accounts, health
+from console import accounts, doubt_views, health
 from console.api import api
 
 app_patterns = (
@@ -12,6 +12,8 @@ app_patterns = (
         path("login/", accounts.SignIn.as_view(), name="login"),
         path("logout/", accounts.SignOut.as_view(), name="logout"),
         path("healthz", health.healthz, name="healthz"),
+        path("doubt/", doubt_views.banner, name="doubt-banner"),
+        path("doubt/end", doubt_views.end, name="doubt-end"),
         path("readyz", health.readyz, name="readyz"),
     ],
     "console",
