@@ -33,11 +33,14 @@ PLACES = [
         "monitoring:server-list",
         gettext_noop("Servers"),
         "server",
-        ("monitoring:server", "deployments:join", "deployments:server"),
+        ("monitoring:server", "deployments:join", "deployments:server", "deployments:key"),
     ),
     ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job", "deployments:batch")),
+    ("deployments:queue-list", gettext_noop("Queues"), "queue", ("deployments:queue", "django_rq:")),
     ("monitoring:alert-list", gettext_noop("Alerts"), "alert", ("monitoring:alert",)),
 ]
+
+FOR_OPERATORS = ("queue",)
 
 # What the scripts of every page say; see static/js/texts.js.
 TEXTS = [
@@ -71,11 +74,14 @@ def places(request: HttpRequest) -> list[Place]:
     """The rail: only pages that exist."""
     match = getattr(request, "resolver_match", None)
     name = match.view_name if match else ""
+    may_operate = isinstance(request.user, User) and request.user.may("operator")
     result = []
     for url_name, title, icon, owns in PLACES:
         try:
             url = reverse(url_name)
         except NoReverseMatch:
+            continue
+        if icon in FOR_OPERATORS and not may_operate:
             continue
         here = name.startswith(owns)
         tally = alerts.counts() if icon == "alert" else alerts.Counts(0, 0)

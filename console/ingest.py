@@ -55,6 +55,7 @@ class Ingest:
         self.telemetry_cursors: dict[int, str] = {}
         self.heads: dict[int, tuple[str, int, float]] = {}  # job id -> (attempt, last line, when it moved)
         self.active: dict[int, set[str]] = {}  # server -> attempts that its beats name as running
+        self.workers: dict[int, str] = {}  # server -> what the page of queues says of its worker, until it is kept
         self.counts: dict[int, refusals.Counts] = {}  # server -> payloads it refused, until that is noted
         self.counted: dict[int, refusals.Counts] = {}
         self.answers: dict[int, orders.Answers] = {}  # server -> what it says about orders, until it is noted
@@ -190,6 +191,7 @@ class Ingest:
             self.telemetry.beat(pk, at)
             said = _beat(message["data"])
             self.active[pk] = _active(said)
+            self.workers[pk] = json.dumps([round(at, 3), said.get("worker") is True])
             counted = refusals.read(said)
             if counted is not None and counted != self.counted.get(pk):
                 self.counts[pk] = counted
@@ -298,6 +300,9 @@ class Ingest:
         self.telemetry.open_topics = {channel.decode()[len(streams.LIVE) :] for channel in channels}
         pipeline = self.redis.pipeline(transaction=False)
         messages = self.telemetry.each_second(pipeline, at)
+        if self.workers:
+            pipeline.hset(streams.FLEET_BEATS, mapping={str(pk): said for pk, said in self.workers.items()})
+            self.workers = {}
         pipeline.set(streams.INGEST_ALIVE, json.dumps({"t": at, "lag_ms": round(self.lag_ms, 1)}), ex=60)
         pipeline.execute(raise_on_error=False)
         self.lag_ms = 0.0

@@ -36,6 +36,7 @@ PUBLIC_CERTIFICATE = env.certificate("PUBLIC_CERTIFICATE")  # PEM of what PUBLIC
 ALLOW_PLAINTEXT = env.flag("ALLOW_PLAINTEXT", False)
 
 INSTALLED_APPS = [
+    "django.contrib.admin.apps.SimpleAdminConfig",  # no page of its own: django-rq's pages ask for it
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

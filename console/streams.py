@@ -31,6 +31,7 @@ def orders(server_id: int) -> str:
 
 BEATS = "h:*:beat"
 FLEET_NOW = "fleet:now"  # hash server id -> JSON "now", see monitoring/services/live_state.py
+FLEET_BEATS = "fleet:beats"  # hash server id -> JSON [epoch of its last beat, whether its worker lives]
 FLEET_STEPS = "fleet:steps"  # hash metric -> JSON {"gen", "steps"}: one letter of base 36 a cell, for who joins
 INGEST_ALIVE = "ingest:alive"  # JSON {"t": epoch, "lag_ms": n}, written each second
 INGEST_LEASE = "ingest:lease"

@@ -146,6 +146,7 @@ def forget(connection: Any, server_id: int) -> None:
     for start in range(0, len(keys), 500):
         connection.unlink(*keys[start : start + 500])
     connection.hdel(streams.FLEET_NOW, server_id)
+    connection.hdel(streams.FLEET_BEATS, server_id)
 
 
 def forget_gone() -> list[int]:
