@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from console import alerts, own_alerts
 from console.models import ApiToken, KeptAnswer
-from deployments.services import enrol, join_many
+from deployments.services import enrol, join_many, refusals
 from monitoring.models import Minute
 
 HISTORY_DAYS = 7
@@ -63,6 +63,11 @@ def prune_join_lists() -> int:
     return join_many.prune()
 
 
+def settle_refusals() -> int:
+    """Alerts of refused payloads end after a day without another."""
+    return refusals.settle()
+
+
 JOBS: list[tuple[str, Callable[[], object]]] = [
     ("17 * * * *", end_old_sessions),
     ("27 3 * * *", forget_failed_logins),
@@ -71,6 +76,7 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("47 * * * *", prune_answers),
     ("57 * * * *", forget_gone_servers),
     ("13 * * * *", own_alerts.look),
+    ("7,37 * * * *", settle_refusals),
     ("47 3 * * *", prune_alerts),
     ("52 3 * * *", prune_join_lists),
 ]

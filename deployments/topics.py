@@ -1,7 +1,7 @@
 """Topics of jobs: `jobs` tells every change of state, `job:<id>` one job's state and log.
 
 `batches`, `batch:<id>`, `join:<id>` and `join-many:<id>` only say that something has moved ("moved": {id}); the page
-asks for it anew.
+asks for it anew. `doubt` says that the console doubts itself or does so no more ("moved": {on}).
 """
 
 import re
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from django.db.models import Model
 from django.utils.translation import gettext as _
 
+from console import doubt
 from console.errors import NotFound
 from console.live import Present, Told, Topic, viewer
 from console.message import newest, newest_of_each
@@ -87,7 +88,12 @@ def _present_moved(model: type[Model], match: re.Match[str]) -> Present:
     return Present([Told("moved", {"id": pk})])
 
 
+def present_doubt(match: re.Match[str]) -> Present:
+    return Present([Told("moved", {"on": bool(doubt.read())})])
+
+
 TOPICS = [
+    Topic(r"doubt", viewer, present_doubt, conflate=newest),
     Topic(r"join:(?P<id>[1-9]\d{0,17})", administrator, present_join, conflate=newest),
     Topic(r"join-many:(?P<id>[1-9]\d{0,17})", administrator, present_join_many, conflate=newest),
     Topic(r"batches", viewer, conflate=newest),

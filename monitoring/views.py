@@ -169,6 +169,7 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
     jobs = list(server.jobs.select_related("requester")[:JOBS_SHOWN])
     context = {
         "server": server,
+        "rotation": getattr(server, "rotation", None),
         "now": now,
         "look": page_texts.STATES[now["state"]],
         "tiles": server_page.tiles(now),

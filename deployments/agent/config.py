@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deployments.agent import authorities
+from deployments.agent import authorities, credentials
+from deployments.agent.credentials import Pair
 from deployments.steps import Text
 
 
@@ -40,11 +41,18 @@ class Config:
     env: dict[str, str] = dataclasses.field(default_factory=dict)
     redis_ca: str = ""
     config_ca: str = ""  # the same as the file has it: an order may have replaced it since
+    before: Pair | None = None  # the console may still go by these
+    origin: str = ""  # marks the keys of the file itself
 
     @property
     def redis_options(self) -> dict[str, str]:
         """What a client of Redis needs beside the address: over TLS, whom to trust beside the system's authorities."""
         return {"ssl_ca_data": self.redis_ca} if self.redis_ca and self.redis_url.startswith("rediss://") else {}
+
+    @property
+    def keys(self) -> list[str]:
+        """Those that may sign a payload."""
+        return [self.key, *([self.before.key] if self.before else [])]
 
     @property
     def root(self) -> Path:
@@ -78,11 +86,22 @@ OPTIONAL = {"interval_s", "simulated", "env", "redis_ca"}
 def load(path: Path) -> Config:
     """The config in `path`; fields it does not know are left for newer agents. Raises ConfigError."""
     path = path.absolute()
-    return _with_newer_authorities(parse(path, _read(path)))
+    return _with_newer_keys(_with_newer_authorities(parse(path, _read(path))))
 
 
 def _with_newer_authorities(config: Config) -> Config:
     return dataclasses.replace(config, redis_ca=authorities.newest(config.state_dir, config.redis_ca))
+
+
+def _with_newer_keys(config: Config) -> Config:
+    """The config with the keys that the console sent since the file was written."""
+    own = Pair(config.key, credentials.password_of(config.redis_url))
+    kept = credentials.read(config.state_dir, own)
+    config = dataclasses.replace(config, origin=credentials.mark(own))
+    if kept is None:
+        return config
+    url = credentials.with_password(config.redis_url, kept.now.password)
+    return dataclasses.replace(config, key=kept.now.key, redis_url=url, before=kept.before)
 
 
 def parse(path: Path, data: dict[str, Any]) -> Config:

@@ -15,8 +15,20 @@ from typing import Any
 
 import redis
 
-from deployments.agent import VERSION, dispatch, keys, orders, outbox, processes, spool, tls_words, trust
-from deployments.agent.config import Config, begin, spoken
+from deployments.agent import (
+    VERSION,
+    credentials,
+    dispatch,
+    keys,
+    orders,
+    outbox,
+    processes,
+    rotation,
+    spool,
+    tls_words,
+    trust,
+)
+from deployments.agent.config import Config, begin, load, spoken
 from deployments.agent.shipper import Shipper
 
 log = logging.getLogger("link")
@@ -146,7 +158,8 @@ class Link:
 
 def connect(config: Config) -> "redis.Redis":
     return redis.Redis.from_url(
-        config.redis_url,
+        credentials.without(config.redis_url),
+        credential_provider=credentials.Provider(credentials.Current(config, load)),
         socket_timeout=10.0,
         socket_connect_timeout=5.0,
         socket_keepalive=True,
@@ -155,10 +168,22 @@ def connect(config: Config) -> "redis.Redis":
     )
 
 
+def reaches(url: str, config: Config) -> None:
+    """Raises CannotObey where Redis at `url` does not take us."""
+    try:
+        with redis.Redis.from_url(
+            url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=None, **config.redis_options
+        ) as trial:
+            trial.ping()
+    except (redis.RedisError, OSError, ValueError) as error:
+        raise orders.CannotObey(f"Redis does not take the new password ({error})") from error
+
+
 def main(argv: list[str] | None = None) -> int:
     _, config = begin(argparse.ArgumentParser(prog="deployments.agent.link"), argv)
     connection = connect(config)
-    link = Link(config, connection, handlers=trust.Trust(config, connection).handlers)
+    rotating = rotation.Rotation(credentials.Current(config, load), lambda url: reaches(url, config))
+    link = Link(config, connection, handlers={**trust.Trust(config, connection).handlers, **rotating.handlers})
     while True:
         time.sleep(link.tick())
 

@@ -1,5 +1,5 @@
 """What an operator changes: servers and their NPUs, joining, jobs with their attempts, steps and logs, batches,
-orders to agents."""
+orders to agents, keys that change."""
 
 from deployments.models.batch import Batch, BatchState
 from deployments.models.enrolment import Enrolment
@@ -7,6 +7,7 @@ from deployments.models.fleet import Npu, Server
 from deployments.models.job import Attempt, Job, JobState, LogChunk, Step
 from deployments.models.join_many import HostKey, JoinMany, JoinRow
 from deployments.models.order import Order, OrderState
+from deployments.models.rotation import Phase, Rotation
 
 __all__ = [
     "Attempt",
@@ -22,6 +23,8 @@ __all__ = [
     "Npu",
     "Order",
     "OrderState",
+    "Phase",
+    "Rotation",
     "Server",
     "Step",
 ]

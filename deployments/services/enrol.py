@@ -5,7 +5,7 @@ import logging
 import re
 import shutil
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from console.models import User
 from console.redis import client
 from deployments.agent import spool
 from deployments.demo import fleet
-from deployments.models import Server
+from deployments.models import Phase, Server
 
 log = logging.getLogger(__name__)
 
@@ -147,6 +147,7 @@ def forget(connection: Any, server_id: int) -> None:
     for start in range(0, len(keys), 500):
         connection.unlink(*keys[start : start + 500])
     connection.hdel(streams.FLEET_NOW, server_id)
+    connection.hdel(streams.FLEET_BEATS, server_id)
 
 
 def forget_gone() -> list[int]:
@@ -169,11 +170,62 @@ def forget_gone() -> list[int]:
 
 def rights() -> dict[str, list[str]]:
     """The Redis users that the servers need: name to rules, as ACL SETUSER takes them."""
-    servers = Server.objects.order_by("pk").values_list("pk", "redis_password")
-    rules = {streams.user(pk): streams.acl_rules(pk, password) for pk, password in servers}
+    servers = Server.objects.order_by("pk").select_related("rotation")
+    rules = {streams.user(server.pk): rights_of(server) for server in servers.defer("facts")}
     if Server.objects.filter(simulated=True).exists():
         rules[streams.DEMO_USER] = streams.demo_acl_rules(demo_password())
     return rules
+
+
+def rights_of(server: Server) -> list[str]:
+    """The rules of one server's user as its row has them now: two passwords while its keys change, off when cut off."""
+    rotation = getattr(server, "rotation", None)
+    more = [rotation.password] if rotation is not None and rotation.phase == Phase.ASKED else []
+    return streams.acl_rules(server.pk, server.redis_password, *more, on=server.cut_off_at is None)
+
+
+def apply_rights(connection: Any, server: Server) -> None:
+    """Bring one server's user in Redis to what its row says. Raises redis.RedisError."""
+    set_users(connection, {streams.user(server.pk): rights_of(server)})
+    save_users(connection)
+
+
+def set_users(connection: Any, users: Mapping[str, list[str]]) -> None:
+    """Give these users (name: rules) their rights, at once with the commands that this Redis knows.
+
+    Raises redis.RedisError.
+    """
+    answers = _set_users(connection, users)
+    failed = {name: rules for name, rules in users.items() if isinstance(answers[name], redis.ResponseError)}
+    older = {name: [rule for rule in rules if rule not in streams.NEWER_RULES] for name, rules in failed.items()}
+    for answer in _set_users(connection, older).values():
+        if isinstance(answer, redis.RedisError):
+            raise answer
+    for rule in streams.NEWER_RULES if older else []:
+        _set_users(connection, {name: [rule] for name in older})  # what it does not know, nobody can call
+
+
+def _set_users(connection: Any, users: Mapping[str, list[str]]) -> dict[str, Any]:
+    pipe = connection.pipeline(transaction=False)
+    for name, rules in users.items():
+        pipe.execute_command("ACL", "SETUSER", name, *rules)
+    return dict(zip(users, pipe.execute(raise_on_error=False) if users else [], strict=True))
+
+
+def save_users(connection: Any) -> None:
+    """A Redis that is restarted by itself, not with the console, shall know the users still."""
+    try:
+        connection.execute_command("ACL", "SAVE")
+    except redis.ResponseError:
+        pass  # it keeps its users in no file; the console gives them at its next start
+
+
+def hang_up(connection: Any, server: Server) -> None:
+    """End the connections that the server has. Raises redis.RedisError."""
+    try:
+        connection.execute_command("CLIENT", "KILL", "USER", streams.user(server.pk))
+    except redis.ResponseError:
+        pass  # Redis knows no such user, so there is no connection of one
 
 
 def demo_password() -> str:
@@ -182,7 +234,7 @@ def demo_password() -> str:
 
 def grant(connection: Any) -> None:
     """Give every server its rights in a Redis that is already running. Raises redis.RedisError."""
-    _grant(connection, rights())
+    set_users(connection, rights())
 
 
 def grant_missing(connection: Any) -> list[str]:
@@ -193,12 +245,5 @@ def grant_missing(connection: Any) -> list[str]:
     """
     known = {name.decode() if isinstance(name, bytes) else name for name in connection.acl_users()}
     missing = {name: rules for name, rules in rights().items() if name not in known}
-    _grant(connection, missing)
+    set_users(connection, missing)
     return sorted(missing)
-
-
-def _grant(connection: Any, users: dict[str, list[str]]) -> None:
-    pipe = connection.pipeline(transaction=False)
-    for name, rules in users.items():
-        pipe.execute_command("ACL", "SETUSER", name, *rules)
-    pipe.execute()

@@ -27,6 +27,7 @@ PAGES = (
     ("monitoring:server-list", "server", "servers 服务器 fuwuqi"),
     ("deployments:job-list", "job", "jobs 作业 zuoye"),
     ("deployments:batch-list", "table", "batches 批次 pici"),
+    ("deployments:queue-list", "queue", "queues 队列 duilie"),
     ("monitoring:alert-list", "alert", "alerts 告警 gaojing"),
 )
 
@@ -34,7 +35,7 @@ PAGES = (
 def _pages(word: str) -> list[dict[str, str]]:
     titles = {
         "fleet": gettext("Fleet"), "server": gettext("Servers"), "job": gettext("Jobs"), "table": gettext("Batches"),
-        "alert": gettext("Alerts"),
+        "alert": gettext("Alerts"), "queue": gettext("Queues"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 
