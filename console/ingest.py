@@ -24,7 +24,8 @@ from django.utils import timezone
 from console import live, streams
 from deployments import ingest as jobs_ingest
 from deployments.models import Attempt, Job, JobState, Server
-from deployments.services import batches, jobs, reaper, waiting
+from deployments.services import batches, clones, jobs, lifecycle, reaper, waiting
+from deployments.services import servers as switches
 from monitoring.ingest import Messages, Telemetry
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,7 @@ class Ingest:
         self.log_cursors: dict[int, str] = {}
         self.telemetry_cursors: dict[int, str] = {}
         self.heads: dict[int, tuple[str, int, float]] = {}  # job id -> (attempt, last line, when it moved)
+        self.hosts = clones.Watch(time.monotonic())
         self.active: dict[int, set[str]] = {}  # server -> attempts that its beats name as running
         self.stopping = False
         self.lag_ms = 0.0
@@ -127,7 +129,7 @@ class Ingest:
             self._each_five_seconds(monotonic)
 
     def _load_servers(self) -> None:
-        servers = list(Server.objects.order_by("id").defer("facts"))
+        servers = list(Server.objects.present().order_by("id").defer("facts", "notes"))
         self.telemetry.know(servers)
         for server in servers:
             self.log_cursors.setdefault(server.pk, server.logs_cursor)
@@ -135,6 +137,7 @@ class Ingest:
         for gone in self.log_cursors.keys() - self.telemetry.servers.keys():
             self.log_cursors.pop(gone, None)
             self.telemetry_cursors.pop(gone, None)
+        self.hosts.forget(self.telemetry.servers)
 
     def _read(
         self, cursors: dict[str, str], count: int
@@ -152,6 +155,8 @@ class Ingest:
             pk = _server_of(message["channel"])
             self.telemetry.beat(pk, at)
             self.active[pk] = _active(message["data"])
+            if pk in self.telemetry.servers:
+                self.hosts.hear(pk, message["data"], time.monotonic())
 
     def _read_logs(self) -> None:
         """Store what came, then trim, acknowledge and publish, in this order: a trimmed entry is stored, an
@@ -260,7 +265,10 @@ class Ingest:
             reaper.mark_lost(self.telemetry.silent_since(monotonic - settings.OFFLINE_AFTER_S))
         reaper.resend(timezone.now())
         reaper.resend_cancels(timezone.now())
+        self.hosts.settle(monotonic)
         jobs.release(waiting.servers_with_room())
+        switches.settle_drains()
+        lifecycle.finish_leaving()
         batches.advance_all(batches.under_way())
 
     def _publish(self, messages: Iterable[tuple[str, bytes]]) -> None:

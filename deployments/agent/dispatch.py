@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments import kinds
-from deployments.agent import signing, spool
+from deployments.agent import install, signing, spool
 from deployments.agent.config import Config
 from deployments.steps import BadParams, Text, read_params
 
@@ -63,6 +63,8 @@ class Dispatcher:
 
     def _take(self, body: str, mac: str) -> str:
         data = verify(self.config, body, mac, self.redis_now())
+        if data["op"] == "leave":
+            return self._leave()
         if data["op"] == "cancel":
             return self._cancel(data["attempt"], body)
         problem = _problem(data)
@@ -86,6 +88,14 @@ class Dispatcher:
         spool.write_whole(folder / "cancel", body.encode())
         return "accepted"
 
+    def _leave(self) -> str:
+        """Take the agent off this server, where that is in its power; a program of its own does it in a moment."""
+        prefix = install.removable(self.config)
+        if prefix is None:
+            raise Refused("this agent may not remove itself")
+        install.start_leaving(prefix)
+        return "accepted"
+
 
 def verify(config: Config, body: Any, mac: Any, now: float) -> dict[str, Any]:
     """The payload, when it is signed with this server's key, meant for it, and still valid. Raises Refused."""
@@ -97,14 +107,18 @@ def verify(config: Config, body: Any, mac: Any, now: float) -> dict[str, Any]:
         data = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise Refused("the payload is not JSON") from error
-    if not isinstance(data, dict) or data.get("op") not in ("run", "cancel"):
+    if not isinstance(data, dict) or data.get("op") not in ("run", "cancel", "leave"):
         raise Refused("the payload names no known operation")
     if data.get("server") != config.server_id:
         raise Refused("the payload is for another server")
-    if not isinstance(data.get("attempt"), str) or not spool.is_attempt_id(data["attempt"]):
+    if data["op"] != "leave" and not _names_attempt(data):
         raise Refused("the payload names no attempt")
     _check_time(data.get("not_after"), now)
     return data
+
+
+def _names_attempt(data: dict[str, Any]) -> bool:
+    return isinstance(data.get("attempt"), str) and spool.is_attempt_id(data["attempt"])
 
 
 def _check_time(not_after: Any, now: float) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import redis
 
-from deployments.agent import VERSION, dispatch, keys, outbox, processes, spool
+from deployments.agent import VERSION, dispatch, identity, keys, outbox, processes, spool
 from deployments.agent.config import Config, begin
 from deployments.agent.shipper import Shipper
 
@@ -64,6 +64,7 @@ class Link:
         self.redis = connection
         self.shipper = Shipper(connection, config.prefix, config.attempts)
         self.worker_alive = worker_alive or (lambda: processes.is_locked(config.state_dir / dispatch.WORKER_LOCK))
+        self.host = identity.host(config.root)._asdict()
         self.beats = 0
         self.beat_at = 0.0
         self.purge_at = 0.0
@@ -111,6 +112,7 @@ class Link:
             "seq": self.beats,
             "active": self.shipper.active(),
             "agent": VERSION,
+            "host": self.host,
             "refused": counts.refused,
             "already": counts.already,
             "last_refusal": counts.last_refusal,

@@ -3,6 +3,20 @@
 from deployments.models.batch import Batch, BatchState
 from deployments.models.enrolment import Enrolment
 from deployments.models.fleet import Npu, Server
+from deployments.models.inventory import SavedFilter, ServerChange
 from deployments.models.job import Attempt, Job, JobState, LogChunk, Step
 
-__all__ = ["Attempt", "Batch", "BatchState", "Enrolment", "Job", "JobState", "LogChunk", "Npu", "Server", "Step"]
+__all__ = [
+    "Attempt",
+    "Batch",
+    "BatchState",
+    "Enrolment",
+    "Job",
+    "JobState",
+    "LogChunk",
+    "Npu",
+    "SavedFilter",
+    "Server",
+    "ServerChange",
+    "Step",
+]

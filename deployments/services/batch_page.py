@@ -95,7 +95,7 @@ class Preview:
 
     @property
     def held(self) -> list[Server]:
-        return [server for server in self.servers if server.queue_paused or server.maintenance]
+        return [server for server in self.servers if waiting.standstill(server, "")]
 
     @property
     def waves(self) -> int:

@@ -23,13 +23,13 @@ from deployments.agent import signing
 from deployments.models import Enrolment, Job, Server
 from deployments.models.fleet import new_key
 from deployments.models.job import UNDER_WAY
-from deployments.services import enrol
+from deployments.services import clones, enrol, history, lifecycle
 
 VALID = timedelta(hours=1)
 MAX_PROBLEMS = 20
 MAX_DETAIL = 300
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
-RESERVED = ("join",)  # /servers/join/ is a page
+RESERVED = ("join", "gone", "edit")  # /servers/join/ is a page
 LEAVE_VALID_S = 600
 
 
@@ -62,6 +62,7 @@ def make(name: str, rack: str = "", labels: dict[str, str] | None = None, *, by:
         server = Server.objects.select_for_update().filter(name=name).first()
         if server is None:
             server = Server.objects.create(name=name, rack=rack.strip(), labels=labels or {})
+            history.record(server, "server", None, "made", by=by)
         elif server.simulated or server.is_local:
             raise Conflict(
                 _("%(name)s is a simulated server, or the console's own machine.") % {"name": name},
@@ -122,8 +123,8 @@ def rotate(server: Server) -> Server:
     connection = client()
     rules = streams.acl_rules(server.pk, server.redis_password)
     connection.execute_command("ACL", "SETUSER", streams.user(server.pk), *rules)
-    _hang_up(connection, server)
-    _save_users(connection)
+    enrol.hang_up(connection, server)
+    enrol.save_users(connection)
     return server
 
 
@@ -149,28 +150,15 @@ def leave(server: Server, *, by: User | None) -> None:
             server.key, server.redis_password = new_key(), secrets.token_hex(32)
             server.save(update_fields=["key", "redis_password"])
             audit.record(by, "server.left", server)
+            history.record(server, "server", "joined", "left", by=by)
+            history.record(server, "credentials", None, "revoked", by=by)
+            clones.end(server.pk)
             connection = client()
-            _hang_up(connection, server)
+            enrol.hang_up(connection, server)
             enrol.forget(connection, server.pk)
-            _save_users(connection)
+            enrol.save_users(connection)
     except redis.RedisError as error:
         raise _no_redis() from error
-
-
-def _hang_up(connection: Any, server: Server) -> None:
-    """End the connections that the server opened with the credentials it had."""
-    try:
-        connection.execute_command("CLIENT", "KILL", "USER", streams.user(server.pk))
-    except redis.ResponseError:
-        pass  # Redis knows no such user, so there is no connection of one
-
-
-def _save_users(connection: Any) -> None:
-    """A Redis that is restarted by itself, not with the console, shall know the user still."""
-    try:
-        connection.execute_command("ACL", "SAVE")
-    except redis.ResponseError:
-        pass  # it keeps its users in no file; the console gives them at its next start
 
 
 # ---------- what the server's script asks for ----------
@@ -255,6 +243,10 @@ def config(enrolment: Enrolment) -> dict[str, Any]:
                     code="enrolment_used",
                 )
             server = rotate(Server.objects.select_for_update().get(pk=enrolment.server_id))
+            history.record(server, "credentials", None, "rotated", by=enrolment.made_by)
+            if server.is_gone:
+                lifecycle.return_row(server, by=enrolment.made_by)
+            clones.end(server.pk)  # whoever had the old credentials is out
             enrolment.used_at = timezone.now()
             enrolment.steps["stream"] = last_entry(server)
             enrolment.save(update_fields=["used_at", "steps"])
@@ -336,6 +328,11 @@ def left(body: str, mac: str) -> Server:
         raise refusal from None
     if server is None or not fresh or not mac.isascii() or not signing.is_signed(server.key, body, mac):
         raise refusal
+    if server.leaving_at:  # it was asked to
+        with transaction.atomic():
+            lifecycle.goodbye(server)
+            lifecycle.finish(server)
+        return server
     leave(server, by=None)
     return server
 
