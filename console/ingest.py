@@ -53,13 +53,14 @@ class Ingest:
         self.log_cursors: dict[int, str] = {}
         self.telemetry_cursors: dict[int, str] = {}
         self.heads: dict[int, tuple[str, int, float]] = {}  # job id -> (attempt, last line, when it moved)
-        self.hosts = clones.Watch(time.monotonic())
+        self.hosts = clones.Watch()
         self.active: dict[int, set[str]] = {}  # server -> attempts that its beats name as running
         self.stopping = False
         self.lag_ms = 0.0
         self._due: dict[str, float] = {}
         self._leading = False
         self._reading_since = 0.0
+        self._turn_at = 0.0  # time.monotonic() of this turn
 
     def run(self) -> None:
         signal.signal(signal.SIGTERM, self._stop)
@@ -115,6 +116,7 @@ class Ingest:
 
     def tick(self, at: float, monotonic: float) -> None:
         """One turn. `at` is the console's wall clock, `monotonic` the clock that periods are measured by."""
+        self._turn_at = monotonic
         if self._is_due("servers", monotonic, 2.0):
             self._load_servers()
         self._read_beats(at)
@@ -156,7 +158,7 @@ class Ingest:
             self.telemetry.beat(pk, at)
             self.active[pk] = _active(message["data"])
             if pk in self.telemetry.servers:
-                self.hosts.hear(pk, message["data"], time.monotonic())
+                self.hosts.hear(pk, message["data"], self._turn_at)
 
     def _read_logs(self) -> None:
         """Store what came, then trim, acknowledge and publish, in this order: a trimmed entry is stored, an

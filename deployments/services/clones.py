@@ -68,8 +68,8 @@ class Heard:
 class Watch:
     """What ingest remembers of hosts. `now` is time.monotonic(), seconds."""
 
-    def __init__(self, now: float) -> None:
-        self.since = now
+    def __init__(self) -> None:
+        self.since: float | None = None  # when it was first asked
         self.servers: dict[int, Heard] = {}
         self.clashing: set[int] = set()
 
@@ -88,6 +88,7 @@ class Watch:
         for pk in self.clashing - held:  # somebody let it join again: what was heard before says nothing now
             self.clashing.discard(pk)
             self.servers.pop(pk, None)
+        self.since = now if self.since is None else self.since
         for pk in held:
             self.clashing.add(pk)
             hosts = self.servers.get(pk, Heard()).within(now)
