@@ -131,6 +131,8 @@ def words(field: str, value: Any) -> str:
         return "—"
     if field in STATES and isinstance(value, str):
         return _state(value)
+    if field == "cordon" and isinstance(value, Mapping):  # its reason stands beside it
+        return ", ".join(value)
     if isinstance(value, Mapping):
         return ", ".join(f"{name}={item}" if item not in (None, "") else str(name) for name, item in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):

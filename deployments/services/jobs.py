@@ -122,7 +122,7 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
                 code="server_offline",
             )
         job.waiting = _must_wait(server, job.kind, job.locks, wait, apart_from=job)
-        job.state, job.reason = JobState.QUEUED, None
+        job.state, job.reason, job.mark = JobState.QUEUED, None, None
         job.started_at = job.ended_at = job.cancel_requested_at = None
         job.not_after = timezone.now() + timedelta(seconds=settings.JOB_VALID_S)
         job.save()
@@ -215,6 +215,7 @@ def as_json(job: Job, wait: waiting.Wait | None = None) -> dict[str, Any]:
         "requester": job.requester.username if job.requester else None,
         "reason": pick(job.reason) or None,
         "reasons": job.reason,
+        "mark": pick(job.mark) or None,
         "waiting": wait.as_json() if wait else None,
         "batch": job.batch_id,
         "cancelling": bool(job.cancel_requested_at) and not job.is_ended,

@@ -94,12 +94,11 @@ def _typed(server: Server, sent: QueryDict) -> dict[str, Any]:
     values: dict[str, Any] = {name: sent.get(name, "") for name in inventory.LIMITS if name in sent}
     if "labels" in sent:
         values["labels"] = inventory.read_labels(sent["labels"])
-    guesses = {row["address"]: row["role"] for row in inventory.guessed_roles(server) if row["source"] != "set"}
     roles = {}
     for row in inventory.guessed_roles(server):
         address = row["address"]
         role = sent.get(f"role-{address}", server.address_roles.get(address, ""))
-        if role and role != guesses.get(address):
+        if role:
             roles[address] = role
     if added := sent.get("new_address", "").strip():
         roles[added] = sent.get("new_role", "bmc")
@@ -277,6 +276,7 @@ def _last_changes(found: list[Server]) -> dict[int, Any]:
 @require_POST
 def server_return(request: HttpRequest, name: str) -> HttpResponse:
     """A simulated server comes back; for a real one a command is made on the page for joining."""
+    lifecycle.check_may(user_of(request))
     server = find_server(name)
     try:
         lifecycle.bring_back(server, by=user_of(request))
