@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0003_waiting_and_batches'),
+        ('deployments', '0004_orders'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

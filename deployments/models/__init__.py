@@ -1,10 +1,12 @@
-"""What an operator changes: servers and their NPUs, joining, jobs with their attempts, steps and logs, batches."""
+"""What an operator changes: servers and their NPUs, joining, jobs with their attempts, steps and logs, batches,
+orders to agents."""
 
 from deployments.models.batch import Batch, BatchState
 from deployments.models.enrolment import Enrolment
 from deployments.models.fleet import Npu, Server
 from deployments.models.inventory import SavedFilter, ServerChange
 from deployments.models.job import Attempt, Job, JobState, LogChunk, Step
+from deployments.models.order import Order, OrderState
 
 __all__ = [
     "Attempt",
@@ -15,6 +17,8 @@ __all__ = [
     "JobState",
     "LogChunk",
     "Npu",
+    "Order",
+    "OrderState",
     "SavedFilter",
     "Server",
     "ServerChange",

@@ -5,7 +5,6 @@ hosts that live at the same time take turns. While they do, nobody knows which o
 handed over. The quarantine ends by itself when only one has been heard for a minute.
 """
 
-import json
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -24,20 +23,13 @@ from deployments.steps import Text
 WINDOW_S = 60.0
 RETURNS = 2  # of a host after another was heard; one alone may be a rename that was taken back
 MOST_HOSTS = 8
-MAX_BEAT_BYTES = 128 * 1024
 ALERT = "identity-clash"
 
 Host = tuple[str, str, str]  # machine (hash), boot, name
 
 
-def read(data: bytes) -> Host | None:
-    """The host that a beat names; None in the beat of an older agent, or in none of ours."""
-    if b'"host"' not in data or len(data) > MAX_BEAT_BYTES:
-        return None
-    try:
-        found = json.loads(data).get("host")
-    except (ValueError, AttributeError, RecursionError):
-        return None
+def read(found: Any) -> Host | None:
+    """The host that a beat names as its `host`; None where an older agent names none, or what it says is none."""
     if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in ("machine", "boot", "name")):
         return None
     machine, boot, name = (untrusted.text(found[key], 64) for key in ("machine", "boot", "name"))
@@ -73,9 +65,9 @@ class Watch:
         self.servers: dict[int, Heard] = {}
         self.clashing: set[int] = set()
 
-    def hear(self, pk: int, data: bytes, now: float) -> None:
-        """Take a beat; quarantines the server where two hosts take turns."""
-        host = read(data)
+    def hear(self, pk: int, named: Any, now: float) -> None:
+        """Take what a beat says of its host; quarantines the server where two hosts take turns."""
+        host = read(named)
         if host is None:
             return
         heard = self.servers.setdefault(pk, Heard())
