@@ -56,8 +56,8 @@ def cann(host: FactsHost) -> Facts:
             found[path] = version
     used = (_used(host, f"{ASCEND}/{folder}") for folder in USED)
     rows = _rows(found)
-    ops = {f"{path}/{arch}": None for path in found for arch in stack.ARCHES}
-    ops = {path: version for path in ops if (version := _ops(host, path))}
+    places = [f"{path}/{arch}" for path in found for arch in stack.ARCHES]
+    ops = {path: version for path in places if (version := _ops(host, path))}
     current = next((version for version in used if version), None)
     return {
         "cann": current or (rows[0]["version"] if rows else None),

@@ -6,7 +6,7 @@ import re
 import socket
 from typing import Any
 
-from deployments.agent import identity
+from deployments.agent import identity, processes
 from deployments.agent.facts_host import FactsHost
 from deployments.kinds.check_probes.host import Trouble
 from deployments.kinds.check_probes.system import release
@@ -29,7 +29,7 @@ def machine(host: FactsHost) -> Facts:
     return {
         "hostname": (first_line(host, "/etc/hostname") or socket.gethostname())[:255],
         "kernel": first_line(host, "/proc/sys/kernel/osrelease") or os.uname().release,
-        "boot_id": identity.host(host.root).boot or identity.processes.boot_id() or None,
+        "boot_id": identity.host(host.root).boot or processes.boot_id() or None,
         "boot_at": (int(btime[1]) + 30) // 60 * 60 if btime else None,
     }
 
@@ -90,15 +90,8 @@ def addresses(host: FactsHost) -> Facts:
             name, address, prefix, scope = match.groups()
             name = name.partition("@")[0][:32]
             local = scope in ("host", "link") or INNER.fullmatch(name) is not None
-            found.append(
-                {
-                    "interface": name,
-                    "address": address,
-                    "prefix": int(prefix),
-                    "default": name == default and not local,
-                    "local": local,
-                }
-            )
+            row: Facts = {"interface": name, "address": address, "prefix": int(prefix)}
+            found.append({**row, "default": name == default and not local, "local": local})
     # The kernel of a busy container host makes and drops addresses of its own all day: those are no facts.
     kept = [row for row in found if not (row["local"] and row["interface"].startswith(("veth", "cali")))]
     return {"addresses": kept[:MOST_ADDRESSES]}

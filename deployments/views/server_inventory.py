@@ -93,7 +93,7 @@ def _typed(server: Server, sent: QueryDict) -> dict[str, Any]:
     """What the form holds; "" as the role of an address leaves it to be guessed. Raises Invalid."""
     values: dict[str, Any] = {name: sent.get(name, "") for name in inventory.LIMITS if name in sent}
     if "labels" in sent:
-        values["labels"] = inventory.read_labels(sent["labels"])
+        values["labels"] = inventory.read_labels(sent.get("labels", ""))
     roles = {}
     for row in inventory.guessed_roles(server):
         address = row["address"]

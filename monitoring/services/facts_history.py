@@ -21,7 +21,8 @@ def changes(server: Server, facts: Mapping[str, Any]) -> list[ServerChange]:
     if not before:
         return []
     old, new = shown(before), shown(facts)
-    unreadable = facts.get("unknown") if isinstance(facts.get("unknown"), dict) else {}
+    told = facts.get("unknown")
+    unreadable: dict[str, Any] = told if isinstance(told, dict) else {}
     fields = [name for name in (*PLAIN, *LISTS) if name in before and name in facts]
     rows = [
         history.change(server, name, old[name], new[name])
