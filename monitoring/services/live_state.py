@@ -57,8 +57,7 @@ def build(server: Server, sample: Mapping[str, Any], seen: float) -> Now:
         "version": sample.get("version"),
         "holders": sample.get("holders") or {},
     }
-    if server.cordons:
-        set_cordons(made, server)
+    set_cordons(made, server)
     return made
 
 
@@ -85,10 +84,12 @@ def set_cordons(now: Now, server: Server) -> bool:
 
     `under` keeps what the reading said, so that an NPU shows it again when its cordon ends.
     """
+    if not server.cordons and not any(npu["occ"] == "cordoned" for npu in now["npus"]):
+        return False
     changed = False
     for npu in now["npus"]:
         bus_id = npu.get("bus_id")
-        cordoned = bool(server.cordons) and bool(bus_id) and bus_id.upper() in server.cordons
+        cordoned = bool(bus_id) and bus_id.upper() in server.cordons
         if cordoned and npu["occ"] not in ("cordoned", "unreadable"):
             npu["under"], npu["occ"], changed = npu["occ"], "cordoned", True
         elif not cordoned and npu["occ"] == "cordoned":
