@@ -134,7 +134,9 @@ def words(field: str, value: Any) -> str:
     if field == "cordon" and isinstance(value, Mapping):  # its reason stands beside it
         return ", ".join(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={item}" if item not in (None, "") else str(name) for name, item in value.items())
+        return ", ".join(
+            f"{name}={item}" if item not in (None, "") else str(name) for name, item in sorted(value.items())
+        )
     if isinstance(value, Sequence) and not isinstance(value, str):
         return ", ".join(map(str, value))
     return str(value)

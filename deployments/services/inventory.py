@@ -331,7 +331,7 @@ def guessed_roles(server: Server) -> list[dict[str, str]]:
         made.append({"address": address, "interface": interface, "role": role, "source": source})
     made += [
         {"address": address, "interface": "", "role": role, "source": "set"}
-        for address, role in told.items()
+        for address, role in sorted(told.items())
         if address not in seen
     ]
     return made

@@ -155,7 +155,7 @@ def test_roles_of_addresses_are_guessed_until_somebody_sets_them(server, operato
         ("192.0.2.200", "bmc", "set"),
     ]
     server.facts = {"addresses": 7}
-    assert [row["address"] for row in inventory.guessed_roles(server)] == ["198.51.100.7", "192.0.2.200"]
+    assert [row["address"] for row in inventory.guessed_roles(server)] == ["192.0.2.200", "198.51.100.7"]
 
 
 def test_history_comes_in_pages(server, operator):
