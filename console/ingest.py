@@ -26,9 +26,11 @@ from deployments import ingest as jobs_ingest
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.services import (
     batches,
+    clones,
     enrol,
     jobs,
     join_news,
+    lifecycle,
     orders,
     quota,
     reaper,
@@ -37,6 +39,7 @@ from deployments.services import (
     silence,
     waiting,
 )
+from deployments.services import servers as switches
 from deployments.steps import Text
 from monitoring.ingest import Messages, Telemetry
 
@@ -66,6 +69,7 @@ class Ingest:
         self.log_cursors: dict[int, str] = {}
         self.telemetry_cursors: dict[int, str] = {}
         self.heads: dict[int, tuple[str, int, float]] = {}  # job id -> (attempt, last line, when it moved)
+        self.hosts = clones.Watch()
         self.active: dict[int, set[str]] = {}  # server -> attempts that its beats name as running
         self.unanswered: dict[str, datetime] = {}  # attempts that reaper.give_up looks at
         self.workers: dict[int, str] = {}  # server -> what the page of queues says of its worker, until it is kept
@@ -81,6 +85,7 @@ class Ingest:
         self._due: dict[str, float] = {}
         self._leading = False
         self._reading_since = 0.0
+        self._turn_at = 0.0  # time.monotonic() of this turn
 
     def run(self) -> None:
         signal.signal(signal.SIGTERM, self._stop)
@@ -154,6 +159,7 @@ class Ingest:
 
     def tick(self, at: float, monotonic: float) -> None:
         """One turn. `at` is the console's wall clock, `monotonic` the clock that periods are measured by."""
+        self._turn_at = monotonic
         if self._is_due("servers", monotonic, 2.0):
             self._load_servers()
         self._read_beats(at)
@@ -170,7 +176,7 @@ class Ingest:
             self._each_five_seconds(monotonic)
 
     def _load_servers(self) -> None:
-        servers = list(Server.objects.order_by("id").defer("facts"))
+        servers = list(Server.objects.present().order_by("id").defer("facts", "notes"))
         self.telemetry.know(servers)
         for server in servers:
             self.log_cursors.setdefault(server.pk, server.logs_cursor)
@@ -178,6 +184,7 @@ class Ingest:
         for gone in self.log_cursors.keys() - self.telemetry.servers.keys():
             self.log_cursors.pop(gone, None)
             self.telemetry_cursors.pop(gone, None)
+        self.hosts.forget(self.telemetry.servers)
 
     def _mend_cursors(self) -> None:
         """Read a stream from its beginning where it ends before our place in it: that was another stream, before
@@ -231,6 +238,8 @@ class Ingest:
             counted = refusals.read(said)
             if counted is not None and counted != self.counted.get(pk):
                 self.counts[pk] = counted
+            if pk in self.telemetry.servers:
+                self.hosts.hear(pk, said.get("host"), self._turn_at)
             answers = orders.read_answers(said.get("orders"))
             if answers and answers != self.answered.get(pk):
                 self.answers[pk] = answers
@@ -378,10 +387,13 @@ class Ingest:
         reaper.resend(timezone.now())
         reaper.give_up(timezone.now(), self.unanswered)  # before the next: what is pushed again has to be taken first
         reaper.resend_cancels(timezone.now())
+        self.hosts.settle(monotonic)
         orders.look_after(timezone.now())
         rotation.look_after()
         self._note_refusals()
         jobs.release(waiting.servers_with_room())
+        switches.settle_drains()
+        lifecycle.finish_leaving()
         batches.advance_all(batches.under_way())
 
     def _publish(self, messages: Iterable[tuple[str, bytes]]) -> None:

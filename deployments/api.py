@@ -14,11 +14,13 @@ from console.idempotency import answer_once
 from console.models import User
 from deployments import kinds
 from deployments.batch_api import router as batch_router
+from deployments.inventory_api import router as inventory_router
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.services import jobs, logs, waiting
 
 router = Router(tags=["jobs"])
 router.add_router("", batch_router)
+router.add_router("", inventory_router)
 
 
 class NewJob(Schema):

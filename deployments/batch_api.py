@@ -153,11 +153,14 @@ def queue(request: HttpRequest, name: str, wanted: Queue) -> HttpResponse:
 
 class Maintenance(Strict):
     maintenance: bool
+    reason: str = Field(default="", max_length=200)
+    ticket: str = Field(default="", max_length=100)
 
 
 @router.post("/servers/{name}/maintenance", summary="Begin or end a server's maintenance", tags=["servers"])
 def maintenance(request: HttpRequest, name: str, wanted: Maintenance) -> HttpResponse:
-    return Answer(_queue(servers.set_maintenance(_server(name), wanted.maintenance, by=_user(request))))
+    more = {"reason": wanted.reason, "ticket": wanted.ticket}
+    return Answer(_queue(servers.set_maintenance(_server(name), wanted.maintenance, by=_user(request), **more)))
 
 
 def _queue(server: Server) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from console.redis import client
 from deployments.agent import keys, signing
 from deployments.models import Attempt, Server
 
+LEAVE_VALID_S = 60
+
 
 @lru_cache(maxsize=4096)
 def _classes(server_id: int) -> tuple[type[RqQueue], type[RqJob]]:
@@ -67,6 +69,13 @@ def push_cancel(attempt: Attempt) -> None:
     _enqueue(attempt.job.server, _cancel_id(attempt), body, ttl_s=settings.JOB_VALID_S)
 
 
+def push_leave(server: Server) -> None:
+    """Ask the server's agent to remove itself. Raises redis.RedisError."""
+    nonce = secrets.token_hex(4)
+    body = {"op": "leave", "server": server.pk, "not_after": int(time.time()) + LEAVE_VALID_S, "nonce": nonce}
+    _enqueue(server, f"leave-{nonce}", body, ttl_s=LEAVE_VALID_S)
+
+
 def _cancel_id(attempt: Attempt) -> str:
     return f"c-{attempt.pk}"
 
@@ -82,7 +91,7 @@ def _enqueue(server: Server, rq_id: str, body: dict[str, Any], *, ttl_s: int) ->
         failure_ttl=3600,
         ttl=ttl_s,
         timeout=60,
-        description=f"{body['op']} {body['attempt']}",
+        description=f"{body['op']} {body.get('attempt', '')}",
     )
 
 

@@ -5,26 +5,94 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
-from ninja import Router
+from ninja import Field, Router, Schema
+from pydantic import ConfigDict
 
 from console import alerts
 from console.answers import Answer
-from console.errors import NotFound
-from console.models import Alert
+from console.errors import ConsoleError, NotFound
+from console.models import Alert, User
 from deployments.models import Server
-from monitoring.services import live_state
+from deployments.services import inventory, selection, servers
+from monitoring.services import cards, live_state
 
 router = Router(tags=["servers"])
 
 
 @router.get("/servers", summary="Servers with their state and NPU counts")
-def list_servers(request: HttpRequest, simulated: bool | None = None) -> HttpResponse:
+def list_servers(request: HttpRequest, simulated: bool | None = None, find: str = "") -> HttpResponse:
+    """`find` are words as those of the fleet page's filter, such as `rack:A1 label:env=prod`."""
     nows = [now for now in live_state.all_now() if simulated is None or now["simulated"] == simulated]
+    if find:
+        nows = [now for now in nows if _has(now, find[:200])]
     return Answer({"servers": [_brief(now) for now in nows]})
 
 
 @router.get("/servers/{name}", summary="One server with its NPUs, processes and facts")
 def show(request: HttpRequest, name: str) -> HttpResponse:
+    return _whole(_server(name))
+
+
+class Change(Schema):
+    """What a PATCH may hold; what is left out stays."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    display_name: str | None = Field(default=None, max_length=100)
+    site: str | None = Field(default=None, max_length=63)
+    rack: str | None = Field(default=None, max_length=63)
+    labels: dict[str, str] | None = Field(default=None, description="All labels; those left out go")
+    address_roles: dict[str, str] | None = Field(
+        default=None, description="Address to `management`, `service` or `bmc`; those left out are guessed again"
+    )
+    notes: str | None = Field(default=None, max_length=4000)
+    ticket: str = Field(default="", max_length=100)
+
+
+@router.patch("/servers/{name}", summary="Change what people say about a server")
+def change(request: HttpRequest, name: str, wanted: Change) -> HttpResponse:
+    """`If-Match` is the `ETag` that GET gave; another's change in between is answered 412."""
+    server = _server(name)
+    version = request.headers.get("If-Match", "").strip().removeprefix("W/").strip('"')
+    if not version:
+        raise ConsoleError(
+            _("The call does not say which state of the server it changes."),
+            _("Send the ETag of GET /api/v1/servers/NAME as If-Match."),
+            code="if_match_needed",
+            status=428,
+        )
+    sent = wanted.model_dump(exclude_unset=True)
+    ticket = sent.pop("ticket", "")
+    values = {field: value for field, value in sent.items() if value is not None}
+    expected = None if version == "*" else version
+    by: User = request.user  # type: ignore[assignment]
+    return _whole(inventory.edit(server, values, by=by, ticket=ticket, version=expected))
+
+
+def _whole(server: Server) -> HttpResponse:
+    now = live_state.now(server)
+    answer = Answer(
+        {
+            **_brief(now),
+            **{key: now[key] for key in ("npus", "processes", "host", "version", "error")},
+            **inventory.values_of(server),
+            "hostname": server.hostname,
+            "addresses": inventory.guessed_roles(server),
+            "maintenance": server.maintenance,
+            "drain": servers.drain_word(server),
+            "cordons": server.cordons,
+            "quarantine": server.quarantine,
+            "decommissioned_at": server.decommissioned_at.isoformat() if server.decommissioned_at else None,
+            "cards_lost": cards.lost(server.facts, now),
+            "facts": server.facts,
+            "facts_at": server.facts_at.isoformat() if server.facts_at else None,
+        }
+    )
+    answer.headers["ETag"] = f'"{inventory.version_of(server)}"'
+    return answer
+
+
+def _server(name: str) -> Server:
     server = Server.objects.filter(name=name[:63]).first()
     if server is None:
         raise NotFound(
@@ -32,14 +100,7 @@ def show(request: HttpRequest, name: str) -> HttpResponse:
             _("GET /api/v1/servers lists the names."),
             code="unknown_server",
         )
-    now = live_state.now(server)
-    return Answer(
-        {
-            **_brief(now),
-            **{key: now[key] for key in ("npus", "processes", "host", "version", "error")},
-            "facts": server.facts,
-        }
-    )
+    return server
 
 
 @router.get("/alerts", tags=["alerts"], summary="Alerts, newest first; those that fire, or those that ended")
@@ -58,6 +119,11 @@ def resolve_alert(request: HttpRequest, pk: int) -> HttpResponse:
     return Answer(alerts.as_json(alerts.resolve_by_hand(request.auth, pk)))  # type: ignore[attr-defined]
 
 
+def _has(now: live_state.Now, words: str) -> bool:
+    text = " ".join(now[name] for name in ("name", "display", "family", "rack", "site", "labels"))
+    return selection.has_words(text, words, rack=now["rack"], site=now["site"], labels=now["labels"])
+
+
 def _brief(now: live_state.Now) -> dict[str, Any]:
     seen = now["seen"]
     return {
@@ -68,6 +134,10 @@ def _brief(now: live_state.Now) -> dict[str, Any]:
         "age_s": round(time.time() - seen, 1) if seen else None,
         "family": now["family"],
         "rack": now["rack"],
+        "site": now["site"],
+        "labels": dict(word.partition("=")[::2] for word in now["labels"].split()),
+        "display_name": now["display"],
+        "mark": now["mark"],
         "npu_count": len(now["npus"]),
         "free": sum(npu["occ"] == "free" for npu in now["npus"]),
     }

@@ -7,12 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db import OperationalError, transaction
+from django.urls import reverse
 
-from console import live, streams
-from deployments.models import Npu, Server
+from console import alerts, live, streams
+from deployments.models import Npu, Server, ServerChange
 from monitoring import history
 from monitoring.models import Minute
-from monitoring.services import fleet_steps, live_state, readings
+from monitoring.services import cards, facts_history, fleet_steps, live_state, readings
 
 Messages = list[tuple[str, bytes]]
 
@@ -36,7 +37,8 @@ class Telemetry:
         self._ready_minutes: list[Minute] = []
         self._inventory: dict[int, tuple[Any, ...]] = {}
         self._new_inventory: set[int] = set()
-        self._facts: dict[int, dict[str, Any]] = {}
+        self._facts: dict[int, tuple[dict[str, Any], float]] = {}
+        self._same_facts: dict[int, tuple[str, float]] = {}
         self._offsets: dict[int, float] = {}
 
     def know(self, servers: Iterable[Server]) -> None:
@@ -49,8 +51,10 @@ class Telemetry:
         for pk, server in self.servers.items():
             if pk not in self.nows:
                 self.nows[pk] = live_state.unheard(server)
-            elif (self.nows[pk]["name"], self.nows[pk]["rack"]) != (server.name, server.rack):
+            elif not live_state.identity(server).items() <= self.nows[pk].items():
                 self.nows[pk].update(live_state.identity(server))
+                self.changed.add(pk)
+            if live_state.set_cordons(self.nows[pk], server):
                 self.changed.add(pk)
 
     def take(self, server_id: int, data: bytes, received: float) -> Messages:
@@ -61,7 +65,10 @@ class Telemetry:
             return []
         self._hear(server_id, received)
         if message["type"] == "facts":
-            self._facts[server_id] = readings.clean_facts(message)
+            if same := readings.same_facts(message):
+                self._same_facts[server_id] = (same, received)
+            else:
+                self._facts[server_id] = (readings.clean_facts(message), received)
             return []
         sample = readings.clean_sample(message)
         if sample["t"] is not None:
@@ -72,6 +79,7 @@ class Telemetry:
             sample["npus"], sample["processes"] = [], []
             now = live_state.build(server, sample, received)
             now["npus"] = [unreadable(npu) for npu in before["npus"]]
+            live_state.set_cordons(now, server)
             now["family"] = before["family"]
         else:
             now = live_state.build(server, sample, received)
@@ -182,15 +190,17 @@ class Telemetry:
         heard, self.heard = self.heard, {}
         offsets, self._offsets = self._offsets, {}
         facts, self._facts = self._facts, {}
+        same, self._same_facts = self._same_facts, {}
         fresh, self._new_inventory = self._new_inventory, set()
-        if not (minutes or heard or facts or fresh):
+        if not (minutes or heard or facts or same or fresh):
             return
         try:
-            self._write(minutes, heard, offsets, facts, fresh)
+            self._write(minutes, heard, offsets, facts, same, fresh)
         except OperationalError:  # busy or away: the next flush writes it, and what is newer stays newer
             self._ready_minutes = minutes + self._ready_minutes
             self.heard, self._offsets = heard | self.heard, offsets | self._offsets
-            self._facts, self._new_inventory = facts | self._facts, fresh | self._new_inventory
+            self._facts, self._same_facts = facts | self._facts, same | self._same_facts
+            self._new_inventory = fresh | self._new_inventory
             raise
 
     @transaction.atomic
@@ -199,16 +209,21 @@ class Telemetry:
         minutes: list[Minute],
         heard: dict[int, float],
         offsets: dict[int, float],
-        facts: dict[int, dict[str, Any]],
+        facts: dict[int, tuple[dict[str, Any], float]],
+        same: dict[int, tuple[str, float]],
         fresh: set[int],
     ) -> None:
         _save_contact(self.servers, heard, offsets)
         Minute.objects.bulk_create(minutes, ignore_conflicts=True)
-        for pk, value in facts.items():
-            hostname = str(value.get("hostname") or "")[:255]
-            Server.objects.filter(pk=pk).update(facts=value, hostname=hostname)
+        for pk, (value, at) in facts.items():
+            _save_facts(pk, value, at)
+        for pk, (digest, at) in same.items():
+            found_at = datetime.fromtimestamp(at, UTC)
+            Server.objects.filter(pk=pk, facts__digest=digest).update(facts_at=found_at)
         for pk in fresh & self.servers.keys():
             _save_npus(self.servers[pk], self.nows[pk])
+        for pk in (facts.keys() | fresh) & self.servers.keys():
+            _look_for_lost_cards(pk, self.nows[pk])
 
 
 def unreadable(npu: dict[str, Any]) -> dict[str, Any]:
@@ -242,6 +257,32 @@ def _save_contact(servers: dict[int, Server], heard: dict[int, float], offsets: 
         server.clock_offset_s = offsets.get(pk, server.clock_offset_s)
         rows.append(server)
     Server.objects.bulk_update(rows, ["last_seen_at", "clock_offset_s"], batch_size=200)
+
+
+def _save_facts(pk: int, facts: dict[str, Any], at: float) -> None:
+    """The facts with their history. While two hosts take turns, what differs is no change."""
+    server = Server.objects.filter(pk=pk).only("pk", "facts", "hostname", "quarantine").first()
+    if server is None:
+        return
+    if not server.quarantine:
+        ServerChange.objects.bulk_create(facts_history.changes(server, facts))
+    hostname = str(facts.get("hostname") or "")[:255]
+    found_at = datetime.fromtimestamp(at, UTC)
+    Server.objects.filter(pk=pk).update(facts=facts, facts_at=found_at, hostname=hostname)
+
+
+def _look_for_lost_cards(pk: int, now: live_state.Now) -> None:
+    """Fire or resolve the alert of a server; not before it has told both its cards and its NPUs."""
+    server = Server.objects.filter(pk=pk).only("pk", "name", "facts").first()
+    if server is None or now["error"] or not now["npus"]:
+        return
+    missing = cards.lost(server.facts, now)
+    if not missing:
+        alerts.resolve("card-lost", f"server:{pk}")
+        return
+    what, do = cards.alert_words(server.name, missing)
+    link = reverse("monitoring:server-detail", args=[server.name])
+    alerts.fire("card-lost", f"server:{pk}", what=what, do=do, link=link)
 
 
 def _save_npus(server: Server, now: live_state.Now) -> None:

@@ -10,6 +10,7 @@ urlpatterns = [
     path("fleet/jobs.json", views.fleet_jobs, name="fleet-jobs"),
     path("servers/", views.server_list, name="server-list"),
     path("servers/<slug:name>/", views.server_detail, name="server-detail"),
+    path("servers/<slug:name>/facts", views.server_facts, name="server-facts"),
     path("servers/<slug:name>/now.json", views.server_now, name="server-now"),
     path("alerts/", alert_views.alert_list, name="alert-list"),
     path("alerts/counts.json", alert_views.alert_counts, name="alert-counts"),

@@ -17,9 +17,14 @@ from console.models import User
 from console.templatetags.frame import texts_for_scripts
 from deployments import kinds
 from deployments.models import Job, JobState, Server
-from deployments.services import enrol
+from deployments.services import clones, enrol, filters, inventory
+from deployments.services import history as history_of
+from deployments.services import servers as switches
+from deployments.views.server_inventory import change_row
 from monitoring import history
 from monitoring.services import (
+    cards,
+    facts_page,
     fleet_page,
     fleet_query,
     fleet_strip,
@@ -31,7 +36,9 @@ from monitoring.services import (
 )
 
 MAX_IDS = 200
+SAVED_SHOWN = 100
 JOBS_SHOWN = 10
+CHANGES_SHOWN = 5
 
 
 @require_GET
@@ -65,6 +72,9 @@ def _fleet(request: HttpRequest, *, listing: bool) -> HttpResponse:
         "groups": [] if wall else [_group(group, asked) for group in fleet_query.arrange(servers, asked)],
         "strips": fleet_strip.strips(servers, asked, _jobs_under_way()),
         "choices": page_texts.choices(),
+        "saved": [(row, "?" + row.query) for row in filters.visible_to(cast(User, request.user))[:SAVED_SHOWN]],
+        "here": asked.address()[1:],
+        "back": request.get_full_path(),
         "data": {**fleet_page.block(servers, at), "limits": live_state.RANGES},
         "states": _looks(),
         "texts": texts_for_scripts(page_texts.FLEET),
@@ -172,10 +182,18 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
         "rotation": getattr(server, "rotation", None),
         "now": now,
         "look": page_texts.STATES[now["state"]],
-        "tiles": server_page.tiles(now),
+        "tiles": server_page.tiles(now, server.cordons),
         "processes": server_page.processes(now),
         "unreadable": server_page.unreadable(now),
         "facts": server_page.facts(server.facts),
+        "cards_lost": cards.lost(server.facts, now),
+        "changes": [change_row(row) for row in history_of.page(server, limit=CHANGES_SHOWN)[0]],
+        "labels": inventory.label_words(server.labels).split(),
+        "addresses": [row for row in inventory.guessed_roles(server) if row["role"]],
+        "clash": clones.shown(server),
+        "drain": switches.drain_word(server),
+        "busy": len(switches.busy_jobs(server)) if server.draining and not server.drained_at else 0,
+        "is_gone": server.is_gone,
         "host": server_page.host_figures(now["host"]),
         "matrix": link_matrix.matrix(server.facts.get("topology")),
         "driver": server_page.driver(server.facts, now),
@@ -189,6 +207,23 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
         "texts": texts_for_scripts(page_texts.SERVER),
     }
     return render(request, "monitoring/server.html", context)
+
+
+@require_GET
+def server_facts(request: HttpRequest, name: str) -> HttpResponse:
+    """All that the agent found, how old it is, and why what is missing is missing."""
+    server = _server(name)
+    now = live_state.now(server)
+    groups = facts_page.groups(server.facts)
+    tables = facts_page.tables(server.facts, now, inventory.guessed_roles(server))
+    context = {
+        "server": server,
+        "groups": groups,
+        "tables": tables,
+        "cards_lost": cards.lost(server.facts, now),
+        "text": facts_page.as_text(server.name, groups, tables),
+    }
+    return render(request, "monitoring/server_facts.html", context)
 
 
 @require_GET

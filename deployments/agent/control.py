@@ -73,7 +73,9 @@ def main(argv: list[str] | None = None) -> int:
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb in ("status", "start", "stop", "restart"):
         verbs.add_parser(verb)
-    verbs.add_parser("leave").add_argument("--now", action="store_true", help="end jobs that run, too")
+    leaving = verbs.add_parser("leave")
+    leaving.add_argument("--now", action="store_true", help="end jobs that run, too")
+    leaving.add_argument("--after", type=float, default=0.0, help=argparse.SUPPRESS)  # seconds
     options = parser.parse_args(argv)
     try:
         found = install.read(options.prefix)
@@ -87,6 +89,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     try:
         if options.verb == "leave":
+            time.sleep(options.after)
             return leave(found, now=options.now)
         install.stop(found) if options.verb == "stop" else install.start(found)
     except (OSError, KeyError, subprocess.SubprocessError) as error:

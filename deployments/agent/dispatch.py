@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments import kinds
-from deployments.agent import credentials, signing, spool
+from deployments.agent import credentials, install, signing, spool
 from deployments.agent.config import Config, load
 from deployments.steps import BadParams, Text, read_params
 
@@ -64,6 +64,8 @@ class Dispatcher:
 
     def _take(self, body: str, mac: str) -> str:
         data = verify(self.current(), body, mac, self.redis_now())
+        if data["op"] == "leave":
+            return self._leave()
         if data["op"] == "cancel":
             return self._cancel(data["attempt"], body)
         problem = _problem(data)
@@ -87,6 +89,14 @@ class Dispatcher:
         spool.write_whole(folder / "cancel", body.encode())
         return "accepted"
 
+    def _leave(self) -> str:
+        """Take the agent off this server, where that is in its power; a program of its own does it in a moment."""
+        prefix = install.removable(self.config)
+        if prefix is None:
+            raise Refused("this agent may not remove itself")
+        install.start_leaving(prefix)
+        return "accepted"
+
 
 def opened(config: Config, body: Any, mac: Any, now: float) -> dict[str, Any]:
     """What is signed with this server's key, meant for it, and still valid at `now`. Raises Refused."""
@@ -107,13 +117,17 @@ def opened(config: Config, body: Any, mac: Any, now: float) -> dict[str, Any]:
 
 
 def verify(config: Config, body: Any, mac: Any, now: float) -> dict[str, Any]:
-    """A payload that asks to run or cancel an attempt. Raises Refused."""
+    """A payload that asks to run or cancel an attempt, or the agent to leave. Raises Refused."""
     data = opened(config, body, mac, now)
-    if data.get("op") not in ("run", "cancel"):
+    if data.get("op") not in ("run", "cancel", "leave"):
         raise Refused("the payload names no known operation")
-    if not isinstance(data.get("attempt"), str) or not spool.is_attempt_id(data["attempt"]):
+    if data["op"] != "leave" and not _names_attempt(data):
         raise Refused("the payload names no attempt")
     return data
+
+
+def _names_attempt(data: dict[str, Any]) -> bool:
+    return isinstance(data.get("attempt"), str) and spool.is_attempt_id(data["attempt"])
 
 
 def _check_time(not_after: Any, now: float) -> None:

@@ -1,64 +1,91 @@
-"""What seldom changes on a server: its system, its CPU, its Ascend software, the links between its NPUs."""
+"""What seldom changes on a server: its system, CPU and memory, its Ascend software, cards, addresses, disks.
 
-import os
+Every part is read for itself: what cannot be read is None, and `unknown` says why, {name: [zh, en]}. Read by the
+readers of the job kind `check`, below the server's root, without root's rights, and never longer than each tool's
+deadline.
+"""
+
+import hashlib
+import json
 import platform
-import socket
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-from deployments.agent import VERSION, as_root, processes
+from deployments.agent import VERSION, as_root, facts_software, facts_system, install
 from deployments.agent.config import Config
+from deployments.agent.facts_host import FactsHost
 from deployments.agent.tools import Run
-from monitoring.parsers import ParseError, cann_install_info, failures, lscpu, npu_smi_topo, os_release, version_info
-from monitoring.parsers.failures import values_of
+from deployments.kinds.check_probes.host import Trouble
+from deployments.steps import Text
+from monitoring.parsers import ParseError, failures, npu_smi_topo
 
 TOOL_S = 15.0
-ASCEND = "usr/local/Ascend"
-CANN = (
-    "ascend-toolkit/latest/{arch}-linux/ascend_toolkit_install.info",
-    "cann/latest/{arch}-linux/ascend_toolkit_install.info",
-    "cann/{arch}-linux/ascend_toolkit_install.info",
-    "ascend-toolkit/latest/version.cfg",
-    "nnae/latest/{arch}-linux/ascend_nnae_install.info",
-)
+Facts = dict[str, Any]
+
+# Names and who finds them; a part that fails leaves its names None.
+PARTS: list[tuple[tuple[str, ...], Callable[[FactsHost], Facts]]] = [
+    (("hostname", "kernel", "boot_id", "boot_at"), facts_system.machine),
+    (("arch", "cpu_model", "cpus", "sockets", "numa_nodes", "numa"), facts_system.cpu),
+    (("os",), facts_system.system),
+    (("mem_total_mb", "swap_total_mb", "hugepages"), facts_system.memory),
+    (("addresses",), facts_system.addresses),
+    (("disks",), facts_system.disks),
+    (("driver", "firmware", "firmware_range", "paired"), facts_software.host_layer),
+    (("cann", "cann_all", "ops", "nnal"), facts_software.cann),
+    (("pythons",), facts_software.pythons),
+    (("containers",), facts_software.containers),
+    (("pci",), facts_software.cards),
+]
 
 
-def collect(config: Config, env: dict[str, str], run: Run) -> dict[str, Any]:
-    """All facts; None stands for unknown. Files are read below the server's root."""
-    root = config.root
-    cpu = values_of(lscpu, run(["lscpu"], env={**env, "LC_ALL": "C"}, timeout_s=TOOL_S).text)
-    release = values_of(os_release, _read(root / "etc/os-release"))
-    arch = cpu.get("Architecture") or platform.machine()
-    return {
-        "hostname": _read(root / "etc/hostname").strip()[:255] or socket.gethostname(),
-        "arch": arch,
-        "os": release.get("PRETTY_NAME") or release.get("NAME"),
-        "kernel": _read(root / "proc/sys/kernel/osrelease").strip() or os.uname().release,
-        "cpu_model": cpu.get("Model name") or cpu.get("BIOS Model name"),
-        "cpus": cpu.get("CPU(s)") or os.cpu_count(),
-        "sockets": cpu.get("Socket(s)"),
-        "numa_nodes": cpu.get("NUMA node(s)"),
-        "mem_total_mb": _mem_total_mb(root),
+def collect(config: Config, env: dict[str, str], run: Run) -> Facts:
+    """All facts of the server that `config` belongs to."""
+    return gather(FactsHost(config.root, env, run), config)
+
+
+def gather(host: FactsHost, config: Config) -> Facts:
+    found: Facts = {}
+    unknown: dict[str, list[str]] = {}
+    for names, part in PARTS:
+        found |= _ask(names, part, host, unknown)
+    found |= {
         "python": platform.python_version(),
         "glibc": platform.libc_ver()[1] or None,
-        **versions(root, str(arch)),
         "agent": VERSION,
-        "topology": topology(env, run),
+        "install": installation(config),
+        "topology": topology(host.env, host.run_tool),
         "root": as_root.state(config),
-        "boot_id": processes.boot_id() or None,
     }
+    return {**found, "unknown": unknown}
 
 
-def versions(root: Path, arch: str) -> dict[str, str | None]:
-    """Versions of driver, firmware and CANN as their files name them."""
-    found: dict[str, str | None] = {}
-    for part in ("driver", "firmware"):
-        values = values_of(version_info, _read(root / ASCEND / part / "version.info"))
-        found[part] = _first(values, "Version", "package_version")
-    candidates = [root / ASCEND / name.format(arch=arch) for name in CANN]
-    texts = [text for path in candidates if (text := _read(path))]
-    found["cann"] = _first(values_of(cann_install_info, texts[0]), "version", "Version") if texts else None
-    return found
+def _ask(
+    names: tuple[str, ...], part: Callable[[FactsHost], Facts], host: FactsHost, unknown: dict[str, list[str]]
+) -> Facts:
+    try:
+        made = part(host)
+    except Trouble as trouble:
+        made, reason = {}, trouble.reason
+    except Exception as error:  # one odd file must not take the other facts along
+        words = f"{type(error).__name__}: {error}"[:200]
+        made, reason = {}, Text(f"读取出错（{words}）", f"reading it failed ({words})")
+    else:
+        reason = Text("没有找到", "not found")
+    for name in names:
+        if made.get(name) is None:
+            unknown[name] = list(made.get(f"{name}_unknown") or reason)
+    return {name: made.get(name) for name in names}
+
+
+def digest(facts: Facts) -> str:
+    """Differs when any fact does."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:16]
+
+
+def installation(config: Config) -> Facts | None:
+    """Where the agent lies and whether it can take itself away; None where it was not joined by the command."""
+    found = install.at(config)
+    return {"prefix": str(found.prefix), "removes_itself": install.removable(config) is not None} if found else None
 
 
 def topology(env: dict[str, str], run: Run) -> dict[str, Any] | None:
@@ -75,23 +102,3 @@ def topology(env: dict[str, str], run: Run) -> dict[str, Any] | None:
     names = [*found.links]
     matrix = [["X" if a == b else found.links[a].get(b) for b in names] for a in names]
     return {"npus": names, "matrix": matrix, "cpu_affinity": found.cpu_affinity}
-
-
-def _read(path: Path) -> str:
-    """At most 64 KB of a file, '' where there is none."""
-    try:
-        with path.open("rb") as file:
-            return file.read(65536).decode(errors="replace")
-    except OSError:
-        return ""
-
-
-def _first(values: dict[str, Any], *names: str) -> str | None:
-    return next((str(values[name]) for name in names if values.get(name)), None)
-
-
-def _mem_total_mb(root: Path) -> int | None:
-    for line in _read(root / "proc/meminfo").splitlines():
-        if line.startswith("MemTotal:") and line.split()[1:2]:
-            return int(line.split()[1]) // 1024
-    return None

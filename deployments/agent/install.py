@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from deployments.agent import adopt, processes, reboots, root_install, spool
+from deployments.agent.config import Config
 
 UNIT = Path("/etc/systemd/system/ascend-console-agent.service")
 # What we put below the folder; nothing else there is ever removed.
@@ -252,3 +253,28 @@ def remove(install: Install) -> None:
         pass  # somebody keeps something there, or may not remove it from the folder above
     if install.made_user and install.user:
         subprocess.run(["userdel", install.user], check=False, timeout=60, capture_output=True)
+
+
+def at(config: Config) -> Install | None:
+    """The installation that this config belongs to; None for an agent that was not joined by the command."""
+    try:
+        found = read(config.path.parent.parent)
+    except (OSError, ValueError, TypeError):
+        return None
+    return found if found.config == config.path else None
+
+
+def removable(config: Config) -> Path | None:
+    """The folder of this agent where it may remove itself: it was installed by its own account, without root."""
+    found = at(config)
+    own = found is not None and found.user is None and not found.systemd and os.access(found.prefix / "etc", os.W_OK)
+    return found.prefix if found is not None and own else None
+
+
+def start_leaving(prefix: Path) -> None:
+    """Run `ascend-console leave` in a session of its own, in a second: the worker's answer goes out first."""
+    subprocess.Popen(
+        [str(prefix / "bin" / "ascend-console"), "leave", "--after", "1"],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
+        start_new_session=True,
+    )  # fmt: skip

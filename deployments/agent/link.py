@@ -19,6 +19,7 @@ from deployments.agent import (
     VERSION,
     credentials,
     dispatch,
+    identity,
     keys,
     orders,
     outbox,
@@ -85,6 +86,7 @@ class Link:
         self.redis = connection
         self.shipper = Shipper(connection, config.prefix, config.attempts)
         self.worker_alive = worker_alive or (lambda: processes.is_locked(config.state_dir / dispatch.WORKER_LOCK))
+        self.host = identity.host(config.root)._asdict()
         self.refused = dispatch.Counts()  # orders that were not signed, since this process began
         self.orders = orders.Orders(config, connection, handlers or {}, self._refuse)
         self.orders_at = 0.0
@@ -145,6 +147,7 @@ class Link:
             "seq": self.beats,
             "active": self.shipper.active(),
             "agent": VERSION,
+            "host": self.host,
             "refused": counts.refused + self.refused.refused,
             "already": counts.already,
             "last_refusal": self.refused.last_refusal or counts.last_refusal,

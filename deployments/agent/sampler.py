@@ -26,6 +26,7 @@ DEADLINE_S = 15.0
 SHARE = 5  # of the time npu-smi takes, at least this many times as long is left between two readings
 MIN_INTERVAL_S = 1.0
 FACTS_S = 600.0
+FACTS_AGAIN_S = 3600.0
 MAX_RAW = 64 * 1024
 
 
@@ -44,6 +45,8 @@ class Sampler:
         self.host = host or HostMeter(config.root / "proc", config.state_dir).read
         self.owners = Owners(config)
         self.seq = int(time.time())
+        self.told = ""
+        self.told_at = 0.0
 
     def sample(self) -> dict[str, Any]:
         """One "sample" message. What npu-smi says is in `npus` and `processes`, or its raw text in `error`."""
@@ -68,8 +71,24 @@ class Sampler:
 
     def facts(self) -> dict[str, Any]:
         """One "facts" message."""
-        found = facts.collect(self.config, self.env, self.run)
-        return {"type": "facts", "t": round(time.time(), 3), "facts": found}
+        return facts_message(self.collect())
+
+    def collect(self) -> dict[str, Any]:
+        return facts.collect(self.config, self.env, self.run)
+
+    def facts_news(self) -> dict[str, Any]:
+        """The "facts" message when they changed, and once an hour, for one may have been lost; else that they are the
+        `same`, by their digest."""
+        message, now = self.facts(), time.monotonic()
+        found = message["facts"]["digest"]
+        if found == self.told and now - self.told_at < FACTS_AGAIN_S:
+            return {"type": "facts", "t": message["t"], "same": found}
+        self.told, self.told_at = found, now
+        return message
+
+
+def facts_message(found: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "facts", "t": round(time.time(), 3), "facts": {**found, "digest": facts.digest(found)}}
 
 
 def sample(config: Config, run: Run = run_tool) -> dict[str, Any]:
@@ -108,7 +127,7 @@ def pause_s(interval_s: float, took_s: float) -> float:
 
 
 class Loop:
-    """Samples for ever; facts at start, every 10 min, and when npu-smi names another version."""
+    """Samples for ever; facts are looked up at start, every 10 min, and when npu-smi names another version."""
 
     def __init__(self, sampler: Sampler, outbox: Outbox) -> None:
         self.sampler = sampler
@@ -125,7 +144,7 @@ class Loop:
         self.outbox.put(sample)
         if began - self.facts_at >= FACTS_S or sample["version"] not in (None, self.version):
             self.facts_at, self.version = began, sample["version"] or self.version
-            self.outbox.put(self.sampler.facts())
+            self.outbox.put(self.sampler.facts_news())
         due = began + pause_s(self.sampler.config.interval_s, sample["took_ms"] / 1000)
         return max(0.0, due - time.monotonic())
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+GONE = "gone"  # a file in the folder of a server that was decommissioned
 RACK_SIZE = 5
 RACKS_IN_ROW = 8
 

@@ -35,6 +35,7 @@ class Loop:
         self.due = [(now + self.interval_s * place / count, place) for place in range(count) if self.members]
         self.beats = [(now + BEAT_S * place / count, place) for place in range(count) if self.members]
         for member in self.members:
+            member.look_gone(time.time())
             if member.config.attempts.exists():  # jobs of an earlier start go on
                 member.prepare()
 
@@ -74,6 +75,7 @@ class Loop:
         while self.beats and self.beats[0][0] <= now:
             at, place = self.beats[0]
             heapq.heapreplace(self.beats, (max(at + BEAT_S, now), place))
+            self.members[place].look_gone(time.time())
             if not self.members[place].is_silent(time.time()):
                 self.members[place].link.tick()
 

@@ -43,12 +43,21 @@ class Member:
         self.facts_at = time.time() + self.server.index / FACTS_A_SECOND
         self.look_at = 0.0
         self.jobs = 0
+        self.gone = False
         self.last: dict[str, Any] | None = None
         self.worker: subprocess.Popen[bytes] | None = None
 
     def is_silent(self, t: float) -> bool:
+        if self.gone or physics.is_silent(self.server, t):
+            return True
         # Only a job has it start anew, and jobs are looked for only where some are.
-        return physics.is_silent(self.server, t) or (self.is_busy and reboots.is_down(self.config.state_dir, t))
+        return self.is_busy and reboots.is_down(self.config.state_dir, t)
+
+    def look_gone(self, t: float) -> None:
+        """Whether the console has decommissioned it; back again, it tells its facts anew."""
+        before, self.gone = self.gone, (self.config.state_dir / fleet.GONE).exists()
+        if before and not self.gone:
+            self.facts_at, self.sampler.told = t, ""
 
     def messages(self, t: float) -> list[bytes]:
         """What the sampler has to say at this second: a sample, and the facts when they are due."""
@@ -56,7 +65,7 @@ class Member:
         made = [self.last]
         if t >= self.facts_at:
             self.facts_at = t + FACTS_S
-            made.append(self.sampler.facts())
+            made.append(self.sampler.facts_news())
         return [json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode() for message in made]
 
     @property

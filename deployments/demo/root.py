@@ -18,9 +18,10 @@ LINK = "-> "
 PROGRAMS = (
     *("npu-smi", "hccn_tool", "uname", "hostname", "getconf", "ldd", "lscpu", "lspci", "df", "chronyc", "timedatectl"),
     "root-helper",
-    *("docker", "podman", "nerdctl", "python3", "python3.10", "python3.11", "python3.12"),
+    *("docker", "podman", "nerdctl", "isula", "ip", "python3", "python3.10", "python3.11", "python3.12"),
 )
 ASCEND = "usr/local/Ascend"
+BOOTED = 1_790_000_000  # epoch seconds, of the first server
 
 
 def write_tools(folder: Path) -> None:
@@ -64,7 +65,14 @@ def ensure(server: DemoServer, root: Path) -> bool:
 
 def files(server: DemoServer) -> dict[str, str]:
     """Path below the root -> text; a path that ends in a slash is an empty folder, a text `-> target` a link."""
-    return {**_system(server), **_kernel(server), **_devices(server), **_ascend(server)}
+    return {
+        **_system(server),
+        **_kernel(server),
+        **_numa(server),
+        **_devices(server),
+        **_ascend(server),
+        **_pythons(server),
+    }
 
 
 def _system(server: DemoServer) -> dict[str, str]:
@@ -125,6 +133,11 @@ def _kernel(server: DemoServer) -> dict[str, str]:
     return {
         "proc/sys/kernel/osrelease": f"{systems.of(server).kernel}\n",
         "proc/meminfo": _meminfo(server, swap),
+        "proc/stat": f"cpu  1 0 1 1 0 0 0 0 0 0\nbtime {BOOTED + server.index * 3600}\n",
+        "proc/mounts": "/dev/sda2 / xfs rw,relatime 0 0\n/dev/nvme1n1 /models xfs rw,relatime 0 0\n"
+        "tmpfs /dev/shm tmpfs rw 0 0\n",
+        "proc/net/route": "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+        f"{systems.INTERFACES[0]}\t00000000\t010013C6\t0003\t0\t0\t100\t00000000\t0\t0\t0\n",
         "proc/swaps": "Filename\tType\tSize\tUsed\tPriority\n" + ("/dev/dm-1 partition 4194304 0 -2\n" if swap else ""),
         "proc/self/limits": "Limit                     Soft Limit           Hard Limit           Units     \n"
         f"Max open files            {files:<21}{files:<21}files     \n"
@@ -134,6 +147,15 @@ def _kernel(server: DemoServer) -> dict[str, str]:
         "proc/sys/kernel/numa_balancing": "0\n" if tuned else "1\n",
         "proc/sys/kernel/random/boot_id": f"{hashlib.sha256(server.name.encode()).hexdigest()[:32]}\n",
         "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance\n" if tuned else "ondemand\n",
+    }
+
+
+def _numa(server: DemoServer) -> dict[str, str]:
+    nodes = systems.cpus(server) // 24
+    total = systems.memory_mb(server) * 1024 // nodes
+    return {
+        f"sys/devices/system/node/node{node}/meminfo": f"Node {node} MemTotal:       {total} kB\n"
+        for node in range(nodes)
     }
 
 
@@ -176,4 +198,20 @@ def _ascend(server: DemoServer) -> dict[str, str]:
         )
     if stack.nnal:
         made[f"{ASCEND}/nnal/atb/set_env.sh"] = "export ATB_HOME_PATH=/usr/local/Ascend/nnal/atb/latest/atb/cxx_abi_0\n"
+    return made
+
+
+def _pythons(server: DemoServer) -> dict[str, str]:
+    """The system's Python, and where vLLM-Ascend is set up an environment with it."""
+    minor = systems.of(server).python.rpartition(".")[0]
+    made = {f"usr/bin/python{minor}": ""}
+    row = systems.VLLM.get(server.stack.cann or "")
+    if row:
+        home = "opt/vllm-ascend"
+        made[f"{home}/bin/python3.11"] = ""
+        made[f"{home}/pyvenv.cfg"] = "home = /usr/local/python3.11.10/bin\nversion = 3.11.10\n"
+        for name, version in row.items():
+            made[f"{home}/lib/python3.11/site-packages/{name}-{version}.dist-info/METADATA"] = (
+                f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+            )
     return made

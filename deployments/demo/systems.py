@@ -64,6 +64,13 @@ def of(server: DemoServer) -> System:
     return SYSTEMS[server.stack.system]
 
 
+INTERFACES = ("enp125s0f0", "enp125s0f1")  # management, service
+# CANN -> what an environment made for it holds, by distribution (rows of the published matrix).
+VLLM = {
+    "9.1.0": {"torch": "2.10.0+cpu", "torch_npu": "2.10.0.post4", "vllm": "0.23.0", "vllm_ascend": "0.23.0"},
+    "8.5.1": {"torch": "2.9.0+cpu", "torch_npu": "2.9.0", "vllm": "0.18.0", "vllm_ascend": "0.18.0"},
+}
+
 CPU_MODEL = "Kunpeng-920"
 
 
@@ -86,3 +93,13 @@ def lscpu(server: DemoServer) -> str:
     ]  # fmt: skip
     rows += [(f"NUMA node{node} CPU(s)", f"{node * 24}-{node * 24 + 23}") for node in range(count // 24)]
     return "".join(f"{name + ':':<33}{value}\n" for name, value in rows)
+
+
+def addresses(server: DemoServer) -> str:
+    """`ip -o addr show`: loopback, a management and a service interface, from the range for benchmarks."""
+    row, place = divmod(server.index, 250)
+    first, second = INTERFACES
+    lines = ["1: lo    inet 127.0.0.1/8 scope host lo"]
+    for n, (name, net) in enumerate(((first, "198.19"), (second, "198.18")), 2):
+        lines.append(f"{n}: {name}    inet {net}.{row}.{place + 2}/16 brd {net}.255.255 scope global {name}")
+    return "".join(f"{line}\\       valid_lft forever preferred_lft forever\n" for line in lines)

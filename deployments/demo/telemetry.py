@@ -2,14 +2,16 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from deployments.agent import VERSION
+from deployments.agent import facts as agent_facts
 from deployments.agent.config import Config
+from deployments.agent.facts_host import FactsHost
 from deployments.agent.owners import Owners
 from deployments.agent.sampler import Sampler
-from deployments.agent.tools import Output
-from deployments.demo import answers, physics, reboots, systems, tools
+from deployments.agent.tools import Output, Run
+from deployments.demo import physics, reboots, root, systems, tools
 from deployments.demo.fleet import DemoServer, Engine
 from deployments.demo.state import Engines
 
@@ -61,35 +63,50 @@ class DemoSampler(Sampler):
         made = super().sample()
         return made | {"holders": self.owners.holders} if made["processes"] else made
 
-    def facts(self) -> dict[str, Any]:
-        return facts(self.server, time.time())
+    def collect(self) -> dict[str, Any]:
+        return collect(self.server, self.config, self.answer)
 
 
-def facts(server: DemoServer, t: float) -> dict[str, Any]:
-    """The facts message, without the files of the server: a thousand roots are not written for it."""
-    system, cpus = systems.of(server), systems.cpus(server)
-    readable = "unreadable" not in server.quirks
-    return {
-        "type": "facts",
-        "t": round(t, 3),
-        "facts": {
-            "hostname": server.name,
-            "arch": "aarch64",
-            "os": f"{system.name} {system.version}",
-            "kernel": system.kernel,
-            "cpu_model": systems.CPU_MODEL,
-            "cpus": cpus,
-            "sockets": cpus // 48,
-            "numa_nodes": cpus // 24,
-            "mem_total_mb": systems.memory_mb(server),
-            "python": system.python,
-            "glibc": system.glibc,
-            "driver": server.driver,
-            "firmware": server.stack.firmware,
-            "cann": server.stack.cann,
-            "agent": VERSION,
-            "root": "helper",
-            "boot_id": f"demo-{server.name}",
-            "topology": answers.links(server) if readable else None,
-        },
-    }
+def collect(server: DemoServer, config: Config, run: Run) -> dict[str, Any]:
+    """The facts that the agent would collect on the simulated server."""
+    return agent_facts.gather(MemoryHost(server, config.root, run), config) | of_its_own(server)
+
+
+class MemoryHost(FactsHost):
+    """The files of a simulated server as they would be written: a thousand roots are not written for its facts."""
+
+    def __init__(self, server: DemoServer, folder: Path, run: Run) -> None:
+        super().__init__(folder, {}, run)
+        self.texts, self.folders = {}, {}
+        links = {}
+        for name, text in root.files(server).items():
+            if text.startswith(root.LINK):
+                links[name] = f"{name.rpartition('/')[0]}/{text.removeprefix(root.LINK)}"
+            self._add(name.rstrip("/"), text)
+        for name, target in links.items():
+            for path in [path for path in self.texts if path.startswith(f"{target}/")]:
+                self._add(name + path.removeprefix(target), self.texts[path])
+
+    texts: dict[str, str]
+    folders: dict[str, set[str]]
+
+    def _add(self, name: str, text: str) -> None:
+        self.texts[name] = text
+        while name:
+            name, _slash, last = name.rpartition("/")
+            self.folders.setdefault(name, set()).add(last)
+
+    def read(self, name: str) -> str | None:
+        return self.texts.get(name.strip("/"))
+
+    def exists(self, name: str) -> bool:
+        return name.strip("/") in self.texts or name.strip("/") in self.folders
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(self.folders.get(folder.strip("/"), ()))
+
+
+def of_its_own(server: DemoServer) -> dict[str, Any]:
+    """Facts that an agent reads of its own process: here those of the simulated system."""
+    system = systems.of(server)
+    return {"python": system.python, "glibc": system.glibc, "boot_id": f"demo-{server.name}", "root": "helper"}

@@ -152,6 +152,10 @@ def chronyc(ask: Ask) -> Said:
     )
 
 
+def ip(ask: Ask) -> Said:
+    return (0, systems.addresses(ask.server)) if "addr" in ask.words else (1, "")
+
+
 def docker(ask: Ask) -> Said:
     version = systems.of(ask.server).docker
     return (0, f"Docker version {version}, build 3b5f1c2\n") if version else NOT_FOUND
@@ -177,6 +181,7 @@ PROGRAMS: dict[str, Callable[[Ask], Said]] = {
     "df": df,
     "chronyc": chronyc,
     "docker": docker,
+    "ip": ip,
     "python3": python3,
     "root-helper": root_helper,
 }

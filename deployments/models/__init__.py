@@ -4,6 +4,7 @@ orders to agents, keys that change."""
 from deployments.models.batch import Batch, BatchState
 from deployments.models.enrolment import Enrolment
 from deployments.models.fleet import Npu, Server
+from deployments.models.inventory import SavedFilter, ServerChange
 from deployments.models.job import Attempt, Job, JobState, LogChunk, Step
 from deployments.models.join_many import HostKey, JoinMany, JoinRow
 from deployments.models.order import Order, OrderState
@@ -25,6 +26,8 @@ __all__ = [
     "OrderState",
     "Phase",
     "Rotation",
+    "SavedFilter",
     "Server",
+    "ServerChange",
     "Step",
 ]

@@ -12,13 +12,27 @@ def new_key() -> str:
     return secrets.token_hex(32)
 
 
+class ServerQuerySet(models.QuerySet["Server"]):
+    def present(self) -> "ServerQuerySet":
+        """Without those that were decommissioned: their record is kept, and they are no part of the fleet."""
+        return self.filter(decommissioned_at=None)
+
+
 class Server(models.Model):
-    """One host. `simulated` servers belong to the demo fleet and never count as real ones."""
+    """One host. `simulated` servers belong to the demo fleet and never count as real ones.
+
+    Who it is says the id with its key; name, host name and addresses are facts that may change.
+    `cordons`: {bus id: {"reason", "by", "at"}}. `quarantine`: None, or what deployments/services/clones.py wrote.
+    """
 
     name = models.SlugField(max_length=63, unique=True)
+    display_name = models.CharField(max_length=100, blank=True, default="")
     hostname = models.CharField(max_length=255, blank=True, default="")
+    site = models.CharField(max_length=63, blank=True, default="")
     rack = models.CharField(max_length=63, blank=True, default="")
     labels = models.JSONField(default=dict, blank=True)
+    notes = models.TextField(blank=True, default="")
+    address_roles = models.JSONField(default=dict, blank=True)  # {address: management | service | bmc}
     simulated = models.BooleanField(default=False)
     is_local = models.BooleanField(default=False)  # the machine that the console itself runs on
     maintenance = models.BooleanField(default=False)  # of the jobs, only checks start
@@ -28,9 +42,21 @@ class Server(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     queue_paused_at = models.DateTimeField(null=True, blank=True)
+    draining = models.BooleanField(default=False)  # no job starts, and what runs may end
+    drain_reason = models.CharField(max_length=200, blank=True, default="")
+    drain_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    drain_at = models.DateTimeField(null=True, blank=True)
+    drained_at = models.DateTimeField(null=True, blank=True)  # when its last job had ended
+    cordons = models.JSONField(default=dict, blank=True)
+    quarantine = models.JSONField(null=True, blank=True)
+    leaving_at = models.DateTimeField(null=True, blank=True)  # its agent was asked to remove itself
+    decommissioned_at = models.DateTimeField(null=True, blank=True)
     key = models.CharField(max_length=64, default=new_key)  # HMAC key of this server's job payloads, hex
     redis_password = models.CharField(max_length=64, default=new_key)
-    facts = models.JSONField(default=dict, blank=True)  # shape: `facts` of deployments/agent/sampler.py
+    facts = models.JSONField(default=dict, blank=True)  # shape: deployments/agent/facts.py
+    facts_at = models.DateTimeField(null=True, blank=True)  # when the agent last found them so
     family = models.CharField(max_length=40, blank=True, default="")  # the chip name most of its NPUs print
     last_seen_at = models.DateTimeField(null=True, blank=True)  # last beat or sample, by the console's clock
     clock_offset_s = models.FloatField(null=True, blank=True)  # server's clock minus ours
@@ -45,6 +71,8 @@ class Server(models.Model):
     # Where reading of the server's streams goes on; committed together with the rows read.
     telemetry_cursor = models.CharField(max_length=40, default="0")
     logs_cursor = models.CharField(max_length=40, default="0")
+
+    objects = ServerQuerySet.as_manager()
 
     class Meta:
         ordering = ["rack", "name"]
@@ -66,6 +94,10 @@ class Server(models.Model):
     def is_offline(self) -> bool:
         """True when nothing was heard for OFFLINE_AFTER_S, or ever."""
         return self._unheard_for(settings.OFFLINE_AFTER_S)
+
+    @property
+    def is_gone(self) -> bool:
+        return self.decommissioned_at is not None
 
     def _unheard_for(self, seconds: float) -> bool:
         return self.last_seen_at is None or timezone.now() - self.last_seen_at > timedelta(seconds=seconds)

@@ -41,6 +41,7 @@ class Job(models.Model):
     requester = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="jobs")
     ticket = models.CharField(max_length=100, blank=True, default="")
     reason = models.JSONField(null=True, blank=True)
+    mark = models.JSONField(null=True, blank=True)  # [zh, en], what casts doubt on it: see services/clones.py
     cancel_requested_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True, blank=True)

@@ -95,7 +95,7 @@ class Preview:
 
     @property
     def held(self) -> list[Server]:
-        return [server for server in self.servers if server.queue_paused or server.maintenance]
+        return [server for server in self.servers if waiting.standstill(server, "")]
 
     @property
     def waves(self) -> int:
@@ -114,7 +114,7 @@ def preview(asked: selection.Asked, plan: Plan) -> Preview:
 
 def choices() -> dict[str, list[tuple[str, int]]]:
     """Racks and families that servers have, with how many."""
-    rows = list(Server.objects.values_list("rack", "family").order_by())
+    rows = list(Server.objects.present().values_list("rack", "family").order_by())
     racks, families = Counter(rack for rack, _f in rows if rack), Counter(family for _r, family in rows if family)
     return {"racks": sorted(racks.items()), "families": sorted(families.items())}
 

@@ -64,6 +64,15 @@ def write_configs(local: Server, demo: list[Server], redis_url: str) -> None:
     own = agent_config(local, redis_url, var / "agent")
     valkey.write_private(var / "agent" / "config.json", json.dumps(own, indent=1))
     valkey.write_private(var / "demo" / "config.json", json.dumps(_demo_config(demo, redis_url, var / "demo")))
+    for server in demo:
+        if server.is_gone:  # it stays in the config, silent, so that it can come back without a restart
+            gone_mark(server).parent.mkdir(parents=True, exist_ok=True)
+            gone_mark(server).touch()
+
+
+def gone_mark(server: Server) -> Path:
+    """Beside the files of a simulated server that was decommissioned; the demo's process looks for it."""
+    return Path(settings.VAR_DIR) / "demo" / server.name / fleet.GONE
 
 
 def tidy_demo(demo: list[Server]) -> list[str]:
@@ -140,6 +149,22 @@ def _forget(server_ids: Iterable[int]) -> None:
         log.warning("The keys of removed servers stay in Redis until it answers: %s", error)
 
 
+def hang_up(connection: Any, server: Server) -> None:
+    """End the connections that the server opened with the credentials it had."""
+    try:
+        connection.execute_command("CLIENT", "KILL", "USER", streams.user(server.pk))
+    except redis.ResponseError:
+        pass  # Redis knows no such user, so there is no connection of one
+
+
+def save_users(connection: Any) -> None:
+    """A Redis that is restarted by itself, not with the console, shall know the users still."""
+    try:
+        connection.execute_command("ACL", "SAVE")
+    except redis.ResponseError:
+        pass  # it keeps its users in no file; the console gives them at its next start
+
+
 def forget(connection: Any, server_id: int) -> None:
     """Take a server's user and keys out of Redis. Raises redis.RedisError."""
     connection.acl_deluser(streams.user(server_id))
@@ -153,7 +178,7 @@ def forget(connection: Any, server_id: int) -> None:
 def forget_gone() -> list[int]:
     """Take what belongs to no server any more out of Redis; the ids that were found. Raises redis.RedisError."""
     connection = client(10.0)
-    known = set(Server.objects.values_list("pk", flat=True))
+    known = set(Server.objects.present().values_list("pk", flat=True))
     users = (re.fullmatch(r"h(\d+)", name) for name in connection.acl_users())
     found = {int(match[1]) for match in users if match}
     found |= {
@@ -170,7 +195,7 @@ def forget_gone() -> list[int]:
 
 def rights() -> dict[str, list[str]]:
     """The Redis users that the servers need: name to rules, as ACL SETUSER takes them."""
-    servers = Server.objects.order_by("pk").select_related("rotation")
+    servers = Server.objects.present().order_by("pk").select_related("rotation")
     rules = {streams.user(server.pk): rights_of(server) for server in servers.defer("facts")}
     if Server.objects.filter(simulated=True).exists():
         rules[streams.DEMO_USER] = streams.demo_acl_rules(demo_password())
@@ -210,22 +235,6 @@ def _set_users(connection: Any, users: Mapping[str, list[str]]) -> dict[str, Any
     for name, rules in users.items():
         pipe.execute_command("ACL", "SETUSER", name, *rules)
     return dict(zip(users, pipe.execute(raise_on_error=False) if users else [], strict=True))
-
-
-def save_users(connection: Any) -> None:
-    """A Redis that is restarted by itself, not with the console, shall know the users still."""
-    try:
-        connection.execute_command("ACL", "SAVE")
-    except redis.ResponseError:
-        pass  # it keeps its users in no file; the console gives them at its next start
-
-
-def hang_up(connection: Any, server: Server) -> None:
-    """End the connections that the server has. Raises redis.RedisError."""
-    try:
-        connection.execute_command("CLIENT", "KILL", "USER", streams.user(server.pk))
-    except redis.ResponseError:
-        pass  # Redis knows no such user, so there is no connection of one
 
 
 def demo_password() -> str:

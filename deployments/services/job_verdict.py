@@ -96,6 +96,11 @@ def _waiting(job: Job, wait: waiting.Wait) -> Verdict:
         return Verdict(_("The queue of %(server)s is paused") % name, f"{told} {place}".strip(), "warning", "pause")
     if wait.why == "maintenance":
         return Verdict(_("%(server)s is in maintenance") % name, place, "info", "state-maintenance")
+    if wait.why == "draining":
+        told = f"{job.server.drain_reason} {place}".strip()
+        return Verdict(_("%(server)s is being drained") % name, told, "info", "pause")
+    if wait.why in ("quarantine", "gone", "cordoned"):
+        return Verdict(wait.words(), place, "warning", "state-warning")
     if wait.holder is None:
         return Verdict(_("Starts on %(server)s in a moment") % name, "", "", "state-queued")
     holder = {"id": wait.holder.pk, "kind": wait.holder.kind}

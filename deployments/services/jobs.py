@@ -48,6 +48,7 @@ def queue_job(
     module = find_kind(kind)
     read = checked_params(module, params)
     check_ticket(ticket)
+    check_present(server)
     if server.is_offline:
         raise Conflict(
             _("%(server)s has been silent for %(seconds)s s or longer, so the job was not queued.")
@@ -60,6 +61,8 @@ def queue_job(
     with transaction.atomic():
         # The server's row is the mutex: two requests at once see each other's locks.
         server = Server.objects.select_for_update().get(pk=server.pk)
+        check_present(server)
+        check_cordons(server, locks)
         must_wait = _must_wait(server, kind, locks, wait)
         now = timezone.now()
         job = Job.objects.create(
@@ -112,6 +115,8 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
                 _("Wait until it has ended, or cancel it first."),
                 code="under_way",
             )
+        check_present(server)
+        check_cordons(server, job.locks)
         if server.is_offline:
             raise Conflict(
                 _("%(server)s is silent, so the job was not started again.") % {"server": server.name},
@@ -119,7 +124,7 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
                 code="server_offline",
             )
         job.waiting = _must_wait(server, job.kind, job.locks, wait, apart_from=job)
-        job.state, job.reason, job.reboot = JobState.QUEUED, None, None
+        job.state, job.reason, job.mark, job.reboot = JobState.QUEUED, None, None, None
         job.started_at = job.ended_at = job.cancel_requested_at = None
         job.not_after = timezone.now() + timedelta(seconds=settings.JOB_VALID_S)
         job.save()
@@ -212,6 +217,7 @@ def as_json(job: Job, wait: waiting.Wait | None = None) -> dict[str, Any]:
         "requester": job.requester.username if job.requester else None,
         "reason": pick(job.reason) or None,
         "reasons": job.reason,
+        "mark": pick(job.mark) or None,
         "waiting": wait.as_json() if wait else None,
         "batch": job.batch_id,
         "reboot": job.reboot if job.state == JobState.WAITING_REBOOT else None,
@@ -240,6 +246,28 @@ def check_may_operate(by: User) -> None:
         raise NotAllowed(
             _("%(user)s may look but not change anything.") % {"user": by.username},
             _("Ask an administrator for the role operator."),
+        )
+
+
+def check_present(server: Server) -> None:
+    """Raises Conflict for a server that was decommissioned, or is about to be."""
+    if server.is_gone or server.leaving_at:
+        raise Conflict(
+            _("%(server)s was decommissioned.") % {"server": server.name},
+            _("Choose another server, or let this one join again."),
+            code="decommissioned",
+        )
+
+
+def check_cordons(server: Server, locks: Sequence[str]) -> None:
+    """Raises Conflict where the job would take an NPU that is cordoned."""
+    if lock := waiting.cordoned_lock(server, locks):
+        bus_id = waiting.bus_id_of(lock)
+        raise Conflict(
+            _("NPU %(bus_id)s of %(server)s is cordoned (%(reason)s).")
+            % {"bus_id": bus_id, "server": server.name, "reason": server.cordons[bus_id]["reason"]},
+            _("Choose another NPU, or uncordon this one on the page of %(server)s.") % {"server": server.name},
+            code="npu_cordoned",
         )
 
 
@@ -316,6 +344,18 @@ def _must_wait(server: Server, kind: str, locks: Sequence[str], wait: bool, *, a
             _("%(server)s is in maintenance: only checks start on it.") % name,
             _("End the maintenance, or let the job wait."),
             code="maintenance",
+        )
+    if found.why == "draining":
+        raise Conflict(
+            _("%(server)s is being drained: no job starts on it.") % name,
+            _("End the drain, or let the job wait."),
+            code="draining",
+        )
+    if found.why == "quarantine":
+        raise Conflict(
+            _("%(server)s is in quarantine: two hosts use its identity.") % name,
+            _("Open the page of %(server)s, which says what to do, or let the job wait.") % name,
+            code="quarantine",
         )
     assert found.holder is not None
     raise Conflict(

@@ -23,13 +23,13 @@ from deployments.agent import signing
 from deployments.models import Enrolment, Job, Rotation, Server
 from deployments.models.fleet import new_key
 from deployments.models.job import UNDER_WAY
-from deployments.services import enrol, join_news
+from deployments.services import clones, enrol, history, join_news, lifecycle
 
 VALID = timedelta(hours=1)
 MAX_PROBLEMS = 20
 MAX_DETAIL = 300
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
-RESERVED = ("join", "keys")  # /servers/join/ is a page
+RESERVED = ("join", "keys", "gone", "edit")  # /servers/join/ is a page
 LEAVE_VALID_S = 600
 
 
@@ -71,6 +71,7 @@ def make(
         server = Server.objects.select_for_update().filter(name=name).first()
         if server is None:
             server = Server.objects.create(name=name, rack=rack.strip(), labels=labels or {})
+            history.record(server, "server", None, "made", by=by)
         elif server.simulated or server.is_local:
             raise Conflict(
                 _("%(name)s is a simulated server, or the console's own machine.") % {"name": name},
@@ -159,6 +160,9 @@ def leave(server: Server, *, by: User | None) -> None:
             server.key, server.redis_password = new_key(), secrets.token_hex(32)
             server.save(update_fields=["key", "redis_password"])
             audit.record(by, "server.left", server)
+            history.record(server, "server", "joined", "left", by=by)
+            history.record(server, "credentials", None, "revoked", by=by)
+            clones.end(server.pk)
             connection = client()
             Rotation.objects.filter(server=server).delete()
             enrol.hang_up(connection, server)
@@ -251,6 +255,10 @@ def config(enrolment: Enrolment) -> dict[str, Any]:
                     code="enrolment_used",
                 )
             server = rotate(Server.objects.select_for_update().get(pk=enrolment.server_id))
+            history.record(server, "credentials", None, "rotated", by=enrolment.made_by)
+            if server.is_gone:
+                lifecycle.return_row(server, by=enrolment.made_by)
+            clones.end(server.pk)  # whoever had the old credentials is out
             enrolment.used_at = timezone.now()
             enrolment.steps["stream"] = last_entry(server)
             enrolment.save(update_fields=["used_at", "steps"])
@@ -334,6 +342,11 @@ def left(body: str, mac: str) -> Server:
         raise refusal from None
     if server is None or not fresh or not mac.isascii() or not _signed(server, body, mac):
         raise refusal
+    if server.leaving_at:  # it was asked to
+        with transaction.atomic():
+            lifecycle.goodbye(server)
+            lifecycle.finish(server)
+        return server
     leave(server, by=None)
     return server
 

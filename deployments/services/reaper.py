@@ -157,7 +157,7 @@ def expire(attempt: Attempt) -> None:
 def _is_due(attempt: Attempt, now: datetime) -> bool:
     if attempt.pushed_at is None:
         # The server's queue may have been paused before the entry got there.
-        return not waiting.standstill(attempt.job.server, attempt.job.kind)
+        return not waiting.may_not_start(attempt.job.server, attempt.job)
     if attempt.job.server.is_offline:
         return False
     wait = min(RESEND_MOST_S, RESEND_FIRST_S * 2 ** min(attempt.pushes, 10))

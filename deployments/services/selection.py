@@ -9,6 +9,7 @@ from django.utils.translation import gettext as _
 
 from console.errors import Invalid
 from deployments.models import Server
+from deployments.services import inventory
 
 MOST_SERVERS = 2000
 FLEETS = ("real", "simulated", "both")
@@ -16,7 +17,7 @@ FLEETS = ("real", "simulated", "both")
 
 @dataclass(frozen=True)
 class Asked:
-    """A filter over servers; what is empty excludes nothing. `find` are words of name, family, rack or labels.
+    """A filter over servers; what is empty excludes nothing. `find` are words as those of the fleet page's filter.
 
     `fleet` is real, simulated or both: real and simulated servers come together only where that is said.
     """
@@ -40,7 +41,7 @@ def find(asked: Asked) -> tuple[list[Server], list[str]]:
             _("Use one of: %(words)s.") % {"words": ", ".join(FLEETS)},
             code="unknown_fleet",
         )
-    rows = Server.objects.order_by("name")
+    rows = Server.objects.present().order_by("name")
     if asked.fleet != "both":
         rows = rows.filter(simulated=asked.fleet == "simulated")
     if asked.names:
@@ -49,7 +50,7 @@ def find(asked: Asked) -> tuple[list[Server], list[str]]:
         rows = rows.filter(rack__in=asked.racks)
     if asked.families:
         rows = rows.filter(family__in=asked.families)
-    servers = [server for server in rows.defer("facts", "key", "redis_password") if _has(server, asked.find)]
+    servers = [server for server in rows.defer("facts", "notes", "key", "redis_password") if _has(server, asked.find)]
     if len(servers) > MOST_SERVERS:
         raise Invalid(
             _("%(n)s servers match; one batch takes %(most)s.") % {"n": len(servers), "most": MOST_SERVERS},
@@ -60,9 +61,31 @@ def find(asked: Asked) -> tuple[list[Server], list[str]]:
 
 
 def _has(server: Server, words: str) -> bool:
-    labels = " ".join(f"{name}={value}" for name, value in server.labels.items())
-    text = f"{server.name} {server.family} {server.rack} {labels}".lower()
-    return all(word in text for word in words.lower().split())
+    labels = inventory.label_words(server.labels)
+    text = f"{server.name} {server.display_name} {server.family} {server.rack} {server.site} {labels}"
+    return has_words(text, words, rack=server.rack, site=server.site, labels=labels)
+
+
+def has_words(text: str, words: str, *, rack: str, site: str, labels: str) -> bool:
+    """Whether a server with this text has every word.
+
+    "rack:a1", "site:bj" and "label:env=prod" or "label:env" ask for just that; any other word may stand anywhere.
+    static/js/fleet/query.js does the same.
+    """
+    known = {"rack": rack.lower(), "site": site.lower()}
+    owned = [label.lower() for label in labels.split()]
+    plain = text.lower()
+    for word in words.lower().split():
+        name, colon, value = word.partition(":")
+        if colon and name in known:
+            fits = known[name].replace(" ", "-") == value.replace(" ", "-")
+        elif colon and name == "label":
+            fits = any(label == value or label.startswith(f"{value}=") for label in owned)
+        else:
+            fits = word in plain
+        if not fits:
+            return False
+    return True
 
 
 def _missing(asked: Asked, servers: Sequence[Server]) -> list[str]:

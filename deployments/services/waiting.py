@@ -15,16 +15,27 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import UNDER_WAY
 
 IN_MAINTENANCE = ("check",)  # kinds that start while a server is in maintenance
+NPU_LOCK = "npu:"
+# Why nothing starts on a server, and how a job that waits says so.
+WHY = {
+    "gone": gettext_noop("waits: the server was decommissioned"),
+    "quarantine": gettext_noop("waits: the server is in quarantine"),
+    "paused": gettext_noop("waits: the queue is paused"),
+    "draining": gettext_noop("waits: the server is being drained"),
+    "maintenance": gettext_noop("waits: the server is in maintenance"),
+}
+SWITCHES = ("maintenance", "queue_paused", "draining", "quarantine", "cordons", "decommissioned_at", "leaving_at")
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Why a job waits. `why` is paused, maintenance or locks; `place` counts from 1 among those that wait for the
+    """Why a job waits. `why` is one of WHY, cordoned or locks; `place` counts from 1 among those that wait for the
     same; `holder` is who holds the lock, or who waits in front where the holder is gone just now."""
 
     why: str
@@ -34,10 +45,10 @@ class Wait:
 
     def words(self) -> str:
         """In the reader's language: "waits for job #12 (quantize) · place 2"."""
-        if self.why == "paused":
-            told = _("waits: the queue is paused")
-        elif self.why == "maintenance":
-            told = _("waits: the server is in maintenance")
+        if self.why in WHY:
+            told = _(WHY[self.why])
+        elif self.why == "cordoned":
+            told = _("waits: NPU %(bus_id)s is cordoned") % {"bus_id": bus_id_of(self.lock)}
         elif self.holder is None:
             told = _("starts in a moment")
         else:
@@ -50,10 +61,26 @@ class Wait:
 
 
 def standstill(server: Server, kind: str) -> str:
-    """Why no job of this kind starts on the server now: paused, maintenance or ''."""
+    """Why no job of this kind starts on the server now: a key of WHY, or ''."""
+    if server.is_gone or server.leaving_at:
+        return "gone"
+    if server.quarantine:
+        return "quarantine"
     if server.queue_paused:
         return "paused"
+    if server.draining:
+        return "draining"
     return "maintenance" if server.maintenance and kind not in IN_MAINTENANCE else ""
+
+
+def bus_id_of(lock: str) -> str:
+    """ "0000:C1:00.0" of the lock "npu:0000:C1:00.0" or of one of its chips, "npu:0000:C1:00.0/1"; '' of others."""
+    return lock[len(NPU_LOCK) :].partition("/")[0].upper() if lock.startswith(NPU_LOCK) else ""
+
+
+def cordoned_lock(server: Server, locks: Iterable[str]) -> str:
+    """The first of these locks that is an NPU which is cordoned, or ''."""
+    return next((lock for lock in locks if bus_id_of(lock) in server.cordons), "") if server.cordons else ""
 
 
 def on_servers(servers: Iterable[int]) -> dict[int, list[Job]]:
@@ -74,6 +101,8 @@ def look(server: Server, kind: str, locks: Sequence[str], others: Sequence[Job],
     ahead = [job for job in others if job.pk != pk and (pk is None or not job.waiting or job.pk < pk)]
     if why := standstill(server, kind):
         return Wait(why, 1 + sum(job.waiting for job in ahead), None)
+    if cordoned := cordoned_lock(server, locks):
+        return Wait("cordoned", 1 + sum(job.waiting and cordoned in job.locks for job in ahead), None, cordoned)
     wanted = set(locks)
     shared = [job for job in ahead if wanted & set(job.locks) or _restarts(job)]
     if not shared:
@@ -121,6 +150,11 @@ def take_free(server_id: int) -> list[Attempt]:
     return list({attempt.job_id: attempt for attempt in found.select_related("job__server", "job__requester")}.values())
 
 
+def may_not_start(server: Server, job: Job) -> str:
+    """Why the server itself, not another job, holds this one back, or ''."""
+    return standstill(server, job.kind) or cordoned_lock(server, job.locks)
+
+
 def free_of(server: Server, there: Sequence[Job]) -> list[int]:
     """Ids of the waiting jobs among those of one server that may start now."""
     held: set[str] = set()
@@ -128,7 +162,7 @@ def free_of(server: Server, there: Sequence[Job]) -> list[int]:
     if any(map(_restarts, there)):
         return free
     for job in sorted(there, key=lambda job: (job.waiting, job.pk)):
-        if job.waiting and not standstill(server, job.kind) and not held & set(job.locks):
+        if job.waiting and not may_not_start(server, job) and not held & set(job.locks):
             free.append(job.pk)
         held |= set(job.locks)
     return free
@@ -138,7 +172,7 @@ def servers_with_room() -> list[int]:
     """Ids of the servers on which a waiting job may start. Three queries and no lock: `take_free` decides."""
     rows = Job.objects.filter(state=JobState.QUEUED, waiting=True)
     ids = set(rows.order_by().values_list("server_id", flat=True))
-    servers = Server.objects.only("pk", "maintenance", "queue_paused").in_bulk(ids) if ids else {}
+    servers = Server.objects.only("pk", *SWITCHES).in_bulk(ids) if ids else {}
     there = on_servers(ids) if ids else {}
     return sorted(pk for pk, server in servers.items() if free_of(server, there.get(pk, [])))
 
@@ -156,7 +190,7 @@ def hold_back(server: Server, withdraw: Any) -> int:
         )  # fmt: skip
         taken = 0
         for attempt in unseen.select_related("job"):
-            if standstill(server, attempt.job.kind) and withdraw(attempt):
+            if may_not_start(server, attempt.job) and withdraw(attempt):
                 Attempt.objects.filter(pk=attempt.pk).update(pushed_at=None, pushes=0)
                 taken += Job.objects.filter(pk=attempt.job_id).update(waiting=True)
     return taken

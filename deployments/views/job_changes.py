@@ -78,7 +78,9 @@ def job_new(request: HttpRequest) -> HttpResponse:
     context["found_wait"] = waiting.new(server, kind, context["locks"]) if server else None
     if is_part(request):
         return render(request, "deployments/_consequence.html", context)
-    context |= {"servers": Server.objects.order_by("simulated", "name").only("name", "simulated", "rack", "family")}
+    context |= {
+        "servers": Server.objects.present().order_by("simulated", "name").only("name", "simulated", "rack", "family")
+    }
     return render(request, "deployments/job_new.html", context, status=refusal.status if refusal else 200)
 
 

@@ -32,11 +32,16 @@ def queue_resume(request: HttpRequest, name: str) -> HttpResponse:
     return _changed(request, _server(name), lambda row, by: servers.resume_queue(row, by=by))
 
 
-@require_POST
+@require_http_methods(["GET", "POST"])
 def maintenance(request: HttpRequest, name: str) -> HttpResponse:
-    """`on` = 1 begins, anything else ends it."""
+    """GET asks for the reason; POST with `on` = 1 begins, with anything else ends it."""
+    check_may_operate(request)
+    server = _server(name)
+    if request.method == "GET":
+        return render(request, "deployments/server_ask.html", {"server": server, "what": "maintenance"})
     on = request.POST.get("on") == "1"
-    return _changed(request, _server(name), lambda row, by: servers.set_maintenance(row, on, by=by))
+    more = {name: request.POST.get(name, "") for name in ("reason", "ticket")}
+    return _changed(request, server, lambda row, by: servers.set_maintenance(row, on, by=by, **more))
 
 
 def _changed(request: HttpRequest, server: Server, act: Callable[[Server, User], Server]) -> HttpResponse:

@@ -1,7 +1,7 @@
 """What the fleet page shows, shaped from "now" dicts (monitoring/services/live_state.py). No database, no Redis.
 
 A server of the page is a plain dict, which is also what scripts read from the page's JSON block:
-{id, name, first, state, age, sim, family, rack, holder, error, dies, power_w,
+{id, name, first, state, age, sim, family, rack, site, labels, display, holder, error, dies, power_w,
  npus: [[aicore %, memory %, °C, W, occupancy code, faulty 0|1]]}
 `first` is the place of its first NPU in the order that colour steps are sent in (servers by id, NPUs as
 printed). None is unknown.
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, gettext_noop, ngettext
 
 from console.language import pick
 from monitoring.parsers.failures import MEANINGS
@@ -26,6 +26,13 @@ UNREADABLE = CODE["unreadable"]
 AICORE, HBM, TEMP, POWER, OCC, FAULTY = range(6)
 METRIC_AT = {"aicore_pct": AICORE, "hbm_pct": HBM, "temp_c": TEMP, "power_w": POWER}
 ROWS_AT_MOST = 60
+
+# What holds a server back, besides its state.
+MARKS = {
+    "quarantined": gettext_noop("in quarantine"),
+    "draining": gettext_noop("draining"),
+    "drained": gettext_noop("drained"),
+}
 
 PageServer = dict[str, Any]
 
@@ -51,6 +58,9 @@ def page_server(now: Now, first: int, at: float) -> PageServer:
         "sim": bool(now["simulated"]),
         "family": now["family"],
         "rack": now["rack"],
+        "site": now["site"],
+        "labels": now["labels"],
+        "display": now["display"],
         "holder": holder(now),
         "error": bool(now["error"]),
         "dies": dies(now["npus"]),
@@ -91,6 +101,12 @@ def job_of(attempt: str | None) -> int | None:
 
 def holder(now: Now) -> str:
     """Who holds the server's NPUs, in the reader's language; '' where there is none to hold."""
+    told = _holder(now)
+    mark = gettext(MARKS[now["mark"]]) if now.get("mark") else ""
+    return " · ".join(part for part in (mark, told) if part)
+
+
+def _holder(now: Now) -> str:
     if now["error"]:
         return error_words(now["error"])[0]
     if not now["npus"]:

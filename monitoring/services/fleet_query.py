@@ -8,18 +8,20 @@ from urllib.parse import urlencode
 
 from django.utils.translation import gettext
 
+from deployments.services.selection import has_words
 from monitoring.services.fleet_page import CODE, FAULTY, METRIC_AT, OCC, PageServer
 from monitoring.services.live_state import HEARD
 
 CHOICES = {
     "metric": tuple(METRIC_AT),
-    "group": ("rack", "family", "none"),
+    "group": ("rack", "site", "family", "none"),
     "sort": ("name", "worst"),
     "view": ("squares", "table"),
     "fleet": ("", "real", "simulated"),
     "show": ("", "live", "silent", "offline", "never", "maintenance", "faulty", *CODE),
 }
 MAX_FIND = 100
+TEXTS = ("name", "display", "family", "rack", "site", "labels", "holder")  # that a word of the filter may stand in
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,8 @@ def matches(server: PageServer, asked: Asked) -> bool:
         return False
     if asked.show and not _shows(server, asked.show):
         return False
-    text = f"{server['name']} {server['family']} {server['rack']} {server['holder']}".lower()
-    return all(word in text for word in asked.find.lower().split())
+    text = " ".join(server[name] for name in TEXTS)
+    return has_words(text, asked.find, rack=server["rack"], site=server["site"], labels=server["labels"])
 
 
 def _shows(server: PageServer, show: str) -> bool:
@@ -91,6 +93,8 @@ class Group:
     def title(self) -> str:
         if self.kind == "rack":
             return gettext("Rack %(name)s") % {"name": self.name} if self.name else gettext("no rack")
+        if self.kind == "site":
+            return gettext("Site %(name)s") % {"name": self.name} if self.name else gettext("no site")
         if self.kind == "family":
             return self.name or gettext("no NPU")
         return gettext("Simulated servers") if self.simulated else gettext("Servers")
@@ -142,19 +146,20 @@ def worst(server: PageServer, metric: str) -> tuple[int, int]:
     return rank, -int(mean / 10)
 
 
+CSV_SERVER = ("site", "rack", "labels", "family")
 CSV_NPU = (
     "npu", "chip", "bus_id", "name", "health", "occ", "aicore", "hbm_used_mb", "hbm_total_mb", "temp_c", "power_w",
 )  # fmt: skip
 CSV_HEAD = (
-    "server", "state", "simulated", "rack", "family", "npu", "chip", "bus_id", "name", "health", "occupancy",
-    "aicore_pct", "hbm_used_mb", "hbm_total_mb", "temp_c", "power_w", "age_s",
+    "server", "state", "simulated", "site", "rack", "labels", "family", "npu", "chip", "bus_id", "name", "health",
+    "occupancy", "aicore_pct", "hbm_used_mb", "hbm_total_mb", "temp_c", "power_w", "age_s",
 )  # fmt: skip
 
 
 def csv_rows(servers: Sequence[PageServer], nows: Mapping[int, Mapping[str, Any]]) -> Iterable[list[Any]]:
     """One row per NPU, one for a server without; None is unknown."""
     for server in servers:
-        head = [server["name"], server["state"], int(server["sim"]), server["rack"], server["family"]]
+        head = [server["name"], server["state"], int(server["sim"]), *(server[name] for name in CSV_SERVER)]
         npus = nows[server["id"]]["npus"] or [{}]
         for npu in npus:
             yield [*head, *(npu.get(name) for name in CSV_NPU), server["age"]]

@@ -17,6 +17,7 @@ from django.conf import settings
 from console import streams
 from console.redis import client
 from deployments.models import Server
+from deployments.services import inventory
 
 Now = dict[str, Any]
 
@@ -41,7 +42,7 @@ def build(server: Server, sample: Mapping[str, Any], seen: float) -> Now:
     for process in processes:
         by_chip.setdefault((process.get("npu"), process.get("chip")), []).append(process)
     npus = [npu_now(npu, by_chip.get((npu.get("npu"), npu.get("chip")), [])) for npu in sample.get("npus") or []]
-    return {
+    made = {
         **identity(server),
         "state": "maintenance" if server.maintenance else "live",
         "seen": seen,
@@ -56,10 +57,44 @@ def build(server: Server, sample: Mapping[str, Any], seen: float) -> Now:
         "version": sample.get("version"),
         "holders": sample.get("holders") or {},
     }
+    set_cordons(made, server)
+    return made
 
 
 def identity(server: Server) -> Now:
-    return {"id": server.pk, "name": server.name, "simulated": server.simulated, "rack": server.rack}
+    """What people say of a server, and what holds it back; `mark` is quarantined, draining, drained or ''."""
+    return {
+        "id": server.pk,
+        "name": server.name,
+        "display": server.display_name,
+        "simulated": server.simulated,
+        "rack": server.rack,
+        "site": server.site,
+        "labels": inventory.label_words(server.labels),
+        "mark": "quarantined" if server.quarantine else drain_mark(server),
+    }
+
+
+def drain_mark(server: Server) -> str:
+    return "" if not server.draining else "drained" if server.drained_at else "draining"
+
+
+def set_cordons(now: Now, server: Server) -> bool:
+    """Show the NPUs that are cordoned as such, whatever is on them; whether something changed.
+
+    `under` keeps what the reading said, so that an NPU shows it again when its cordon ends.
+    """
+    if not server.cordons and not any(npu["occ"] == "cordoned" for npu in now["npus"]):
+        return False
+    changed = False
+    for npu in now["npus"]:
+        bus_id = npu.get("bus_id")
+        cordoned = bool(bus_id) and bus_id.upper() in server.cordons
+        if cordoned and npu["occ"] not in ("cordoned", "unreadable"):
+            npu["under"], npu["occ"], changed = npu["occ"], "cordoned", True
+        elif not cordoned and npu["occ"] == "cordoned":
+            npu["occ"], changed = npu.pop("under", "unreadable"), True
+    return changed
 
 
 def npu_now(npu: Mapping[str, Any], processes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -145,7 +180,7 @@ def unheard(server: Server) -> Now:
 
 def all_now() -> list[Now]:
     """The "now" of every server, by id. One database query; without Redis what the database knows."""
-    servers = list(Server.objects.order_by("id").defer("facts", "key", "redis_password"))
+    servers = list(Server.objects.present().order_by("id").defer("facts", "notes", "key", "redis_password"))
     try:
         kept = client().hgetall(streams.FLEET_NOW)
     except redis.RedisError:
@@ -165,6 +200,7 @@ def now(server: Server) -> Now:
 
 def _current(server: Server, kept: bytes | None, at: float) -> Now:
     result: Now = {**orjson.loads(kept), **identity(server)} if kept else unheard(server)
+    set_cordons(result, server)
     if server.maintenance:
         result["state"] = "maintenance"
     result["state"] = state_at(result, at)

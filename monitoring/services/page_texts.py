@@ -48,7 +48,12 @@ METRICS = {
     "temp_c": gettext_noop("Temperature °C"),
     "power_w": gettext_noop("Power W"),
 }
-GROUPS = {"rack": gettext_noop("rack"), "family": gettext_noop("family"), "none": gettext_noop("none")}
+GROUPS = {
+    "rack": gettext_noop("rack"),
+    "site": gettext_noop("site"),
+    "family": gettext_noop("family"),
+    "none": gettext_noop("none"),
+}
 SORTS = {"name": gettext_noop("name"), "worst": gettext_noop("worst first")}
 
 # Keys of static/js/fleet/*.js and topics/fleet.js.
@@ -57,6 +62,9 @@ FLEET = [
     gettext_noop("%(state)s for %(span)s"),
     gettext_noop("Rack %(name)s"),
     gettext_noop("no rack"),
+    gettext_noop("Site %(name)s"),
+    gettext_noop("no site"),
+    gettext_noop("Edit %(n)s servers"),
     gettext_noop("no NPU"),
     gettext_noop("simulated"),
     gettext_noop("Servers"),

@@ -125,3 +125,8 @@ def clean_facts(message: Mapping[str, Any]) -> dict[str, Any]:
     facts = message.get("facts")
     kept: dict[str, Any] = untrusted.plain(facts) if isinstance(facts, dict) else {}
     return kept if len(json.dumps(kept)) <= MAX_FACTS_BYTES else {}
+
+
+def same_facts(message: Mapping[str, Any]) -> str | None:
+    """The digest of the facts that an agent has found unchanged, None in a message that holds facts."""
+    return text(message.get("same"), 40)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import F, Q
 from django.urls import reverse
 from django.utils.translation import gettext
 
@@ -44,7 +44,10 @@ def _servers(word: str) -> list[dict[str, str]]:
     if not word:
         return []
     wanted = Q(name__icontains=word) | Q(hostname__icontains=word) | Q(rack__iexact=word)
-    rows = Server.objects.filter(wanted).order_by("simulated", "name")[:AT_MOST]
+    wanted |= Q(display_name__icontains=word)
+    # Those that are gone come last.
+    rows = Server.objects.filter(wanted).order_by(F("decommissioned_at").asc(nulls_first=True), "simulated", "name")
+    rows = rows.defer("facts", "notes")[:AT_MOST]
     return [
         _entry(row.name, _server_note(row), "server", reverse("monitoring:server-detail", args=[row.name]))
         for row in rows
@@ -52,7 +55,8 @@ def _servers(word: str) -> list[dict[str, str]]:
 
 
 def _server_note(server: Server) -> str:
-    return _words(server.family, server.rack, _mark(server))
+    gone = gettext("decommissioned") if server.is_gone else ""
+    return _words(server.family, server.site, server.rack, gone, _mark(server))
 
 
 def _words(*parts: str) -> str:

@@ -36,6 +36,7 @@ class Tile:
     holders: list["Holder"]
     occupancy: str
     memory: str
+    cordon: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -57,15 +58,16 @@ class ProcessRow:
     whose: Holder
 
 
-def tiles(now: Now) -> list[Tile]:
-    """One tile per NPU in the order printed."""
+def tiles(now: Now, cordons: Mapping[str, Mapping[str, str]] | None = None) -> list[Tile]:
+    """One tile per NPU in the order printed. `cordons` are those of the server, by bus id."""
     made = []
     for index, npu in enumerate(now["npus"]):
         held = [p for p in now["processes"] if (p.get("npu"), p.get("chip")) == (npu["npu"], npu["chip"])]
         word = gettext(OCCUPANCIES.get(npu["occ"], OCCUPANCIES["unreadable"]))
         faulty, parts = live_state.is_faulty(npu), memory_parts(npu, held)
         names = list(dict.fromkeys(holder(process, now["holders"], short=True) for process in held))
-        made.append(Tile(index, key_of(npu), npu, faulty, parts, names, word, memory_word(npu)))
+        cordon = (cordons or {}).get(str(npu["bus_id"] or "").upper())
+        made.append(Tile(index, key_of(npu), npu, faulty, parts, names, word, memory_word(npu), cordon))
     return made
 
 

@@ -238,3 +238,43 @@ def test_colours_told_again_make_no_server_younger(console, pages):
         }"""
     )
     assert ages == [[90, 90], [0, 90]]
+
+
+def test_ticked_servers_are_edited_and_hidden_ones_are_not(console, pages):
+    page = pages.open("/servers/")
+    form = page.locator("#chosen-form")
+    expect(form).to_be_hidden()
+    row(page, "kp-01").locator("[name=server]").check()
+    row(page, "kp-sim").locator("[name=server]").check()
+    expect(form).to_contain_text("Edit 2 servers")
+    page.fill("#find", "kp-01")
+    expect(row(page, "kp-sim")).to_be_hidden()
+    form.locator("button").click()
+    page.wait_for_url(re.compile("/servers/edit"))
+    expect(page.get_by_role("heading", level=1)).to_have_text("Edit 1 server")
+    assert problems(page) == []
+    page.fill("#add_labels", "env=prod")
+    page.fill("#site", "Beijing")
+    page.get_by_role("button", name="Show what would change").click()
+    expect(page.locator(".hits")).to_contain_text("env=prod")
+    page.get_by_role("button", name="Change 1 server").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Change of 1 server")
+    page.goto("/")
+    page.fill("#find", "label:env=prod site:beijing")
+    expect(row(page, "kp-01")).to_be_visible()
+    expect(row(page, "kp-sim")).to_be_hidden()
+    # What is shown is kept under a name, and found again.
+    page.locator("[data-open=saved-filters]").click()
+    page.fill("#filter-name", "Production")
+    page.get_by_role("button", name="Save this filter").click()
+    expect(page.locator(".banners")).to_contain_text("The filter “Production” is saved.")
+    page.goto("/")
+    page.locator("[data-open=saved-filters]").click()
+    page.get_by_role("link", name="Production", exact=True).click()
+    expect(row(page, "kp-sim")).to_be_hidden()
+    assert "label%3Aenv%3Dprod" in page.url
+    page.goto("/servers/kp-01/history")
+    page.get_by_role("link", name="Take back…").first.click()
+    page.get_by_role("button", name="Take it back on 1 server").click()
+    expect(page.locator(".banners")).to_contain_text("Taken back: 2.")
+    assert problems(page) == []

@@ -105,3 +105,25 @@ def test_axe_finds_nothing_and_nothing_sticks_out(console, pages, theme, width):
     page.wait_for_timeout(300)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert problems(page) == []
+
+
+def test_a_cordon_and_a_drain_show_by_themselves(console, pages):
+    npus = [{"aicore_pct": 1, "bus_id": "0000:C1:00.0"}, {"bus_id": "0000:C2:00.0"}]
+    console.sample(name="kp-01", npus=npus, seq=int(time.time() * 10))
+    watched = opened(console, pages, user="victor")
+    sent_until(console, watched.locator("#npu-0 .bus"), "0000:C1:00.0", npus=npus)
+    expect(watched.locator("#npu-0 .cordon")).to_have_count(0)
+    page = opened(console, pages)
+    page.locator("#npu-0 .cordon a").click()
+    page.fill("#reason", "ECC errors")
+    page.get_by_role("button", name="Cordon 0000:C1:00.0").click()
+    expect(page.locator("#npu-0 .cordon")).to_contain_text("ECC errors")
+    sent_until(console, watched.locator("#npu-0"), "ECC errors", npus=npus)
+    page.goto("/servers/kp-01/drain")
+    page.fill("#reason", "new fans")
+    page.get_by_role("button", name="Drain kp-01").click()
+    sent_until(console, watched.locator(".banners"), "new fans", npus=npus)
+    assert problems(page) == []
+    page.get_by_role("button", name="End the drain").click()
+    page.get_by_role("button", name="Uncordon").click()
+    expect(page.locator(".banners")).not_to_contain_text("new fans")

@@ -93,6 +93,31 @@ def test_the_pasted_command_brings_a_server_online_that_works_repairs_and_leaves
         redis.Redis.from_url(config["redis_url"]).ping()
 
 
+def test_the_console_decommissions_a_server_whose_agent_removes_itself(console, browser, host):
+    _page, command = browser.command("kp-09")
+    joined = host.run(command)
+    assert joined.returncode == 0, joined.stdout + joined.stderr
+    token = console.token()
+    until(lambda: (console.call("/servers/kp-09", token)["facts"] or {}).get("install"))
+    told = console.call("/servers/kp-09", token)["facts"]["install"]
+    assert told == {"prefix": str(host.agent), "removes_itself": True}
+    config = json.loads((host.agent / "etc/config.json").read_text())
+    path, _text = browser.send("/servers/kp-09/decommission", confirm="kp-09", reason="sold")
+    assert path == "/servers/kp-09/decommission", "it waits for the goodbye"
+    until(lambda: console.call("/servers/kp-09", token)["decommissioned_at"], 30)
+    until(lambda: not host.agent.exists() and not host.pids(), 15)
+    with pytest.raises(redis.AuthenticationError):
+        redis.Redis.from_url(config["redis_url"]).ping()
+    changes = console.call("/servers/kp-09/history", token)["changes"]
+    assert ("agent_removed", "removed") in [(row["field"], row["after"]) for row in changes]
+    assert "sold" in browser.get("/servers/gone/")
+    # It can come back under its name, with its history.
+    _page, command = browser.command("kp-09")
+    assert host.run(command).returncode == 0
+    assert console.call("/servers/kp-09", token)["decommissioned_at"] is None
+    assert host.ctl("leave").returncode == 0
+
+
 def test_the_keeper_starts_a_killed_agent_again_and_stop_ends_it(browser, host):
     _page, command = browser.command("kp-08")
     assert host.run(command).returncode == 0

@@ -18,6 +18,7 @@ def process(npu_id=0, chip=0, *, pid=4711, name="python3", user="wang", mb=20000
 def now(pk=1, name="kp-01", *, state="live", seen=1000.0, simulated=False, rack="A1", npus=(), processes=(), **more):
     return {
         "id": pk, "name": name, "simulated": simulated, "rack": rack, "state": state, "seen": seen,
+        "site": "", "labels": "", "display": "", "mark": "",
         "family": "910B3" if npus else "", "seq": 7, "took_ms": 40.0, "error": more.get("error"), "npus": list(npus),
         "processes": list(processes), "host": more.get("host") or {}, "version": "25.5.1", "holders": {},
     }  # fmt: skip

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deployments.models import Npu, Server
+from console.models import Alert
+from deployments.models import Npu, Server, ServerChange
 from monitoring import history
 from monitoring.ingest import Telemetry, summary
 from monitoring.models import Minute
@@ -254,3 +255,93 @@ def test_what_no_chip_and_no_host_can_say_is_unknown():
     clean = readings.clean_sample(json.loads(data))
     assert [clean["npus"][0][name] for name in ("temp_c", "power_w", "hbm_used_mb", "aicore_pct")] == [None] * 3 + [40]
     assert (clean["host"]["load1"], clean["host"]["cpu_pct"]) == (None, 5)
+
+
+# ---------- facts, cordons, cards ----------
+
+
+def facts(**found):
+    return json.dumps({"type": "facts", "t": 1, "facts": {"digest": "d1", "hostname": "kp-01", **found}}).encode()
+
+
+def changes(pk):
+    rows = ServerChange.objects.filter(server=pk).order_by("pk")
+    return [(row.field, row.before, row.after, row.by_name) for row in rows]
+
+
+def tell(telemetry, pk, data, at=1000.0):
+    telemetry.take(pk, data, at)
+    telemetry.flush()
+
+
+def test_what_changes_by_itself_stands_in_the_history(telemetry):
+    pk = first(telemetry)
+    address = {"interface": "eth0", "address": "192.0.2.7", "local": False}
+    tell(telemetry, pk, facts(driver="25.2", addresses=[address], boot_id="b1", unknown={}))
+    assert changes(pk) == [], "there was nothing before"
+    moved = {**address, "address": "192.0.2.8"}
+    tell(telemetry, pk, facts(driver="25.5", addresses=[moved], boot_id="b2", hostname="node7", kernel="6", unknown={}))
+    assert changes(pk) == [
+        ("hostname", "kp-01", "node7", ""), ("driver", "25.2", "25.5", ""), ("boot_id", "b1", "b2", ""),
+        ("addresses", ["192.0.2.7"], ["192.0.2.8"], ""),
+    ]  # fmt: skip
+    assert Server.objects.get(pk=pk).hostname == "node7"
+    hung = {"driver": ["npu-smi 超时", "it did not answer"], "firmware": ["没有找到", "not found"]}
+    tell(telemetry, pk, facts(driver=None, addresses=[moved], boot_id="b2", hostname="node7", unknown=hung))
+    assert len(changes(pk)) == 4, "what could not be read has not changed"
+    gone = {"driver": ["没有找到", "not found"]}
+    Server.objects.filter(pk=pk).update(facts={"driver": "25.5"})
+    tell(telemetry, pk, facts(driver=None, hostname="node7", unknown=gone))
+    assert changes(pk)[-1] == ("driver", "25.5", None, "")
+
+
+def test_facts_of_two_hosts_that_take_turns_are_no_history(telemetry):
+    pk = first(telemetry)
+    tell(telemetry, pk, facts(kernel="5"))
+    Server.objects.filter(pk=pk).update(quarantine={"since": "2026-01-01T00:00:00+00:00", "hosts": []})
+    tell(telemetry, pk, facts(kernel="6", hostname="clone"))
+    assert changes(pk) == []
+
+
+def test_facts_that_are_the_same_renew_their_age_only_where_they_are_known(telemetry):
+    pk = first(telemetry)
+    tell(telemetry, pk, facts(kernel="5"), at=1000.0)
+    same = json.dumps({"type": "facts", "t": 1, "same": "d1"}).encode()
+    tell(telemetry, pk, same, at=2000.0)
+    assert Server.objects.get(pk=pk).facts_at.timestamp() == 2000.0
+    tell(telemetry, pk, json.dumps({"type": "facts", "same": "other"}).encode(), at=3000.0)
+    assert Server.objects.get(pk=pk).facts_at.timestamp() == 2000.0
+    assert Server.objects.get(pk=pk).facts["kernel"] == "5"
+
+
+def test_a_cordoned_npu_is_shown_so_whatever_it_does_and_as_it_is_afterwards(telemetry):
+    pk = first(telemetry)
+    Server.objects.filter(pk=pk).update(cordons={"0000:C1:00.0": {"reason": "x", "by": "o", "at": "t"}})
+    telemetry.know(Server.objects.all())
+    busy = {"npu": 0, "chip": 0, "pid": 1, "name": "python", "memory_mb": 9}
+    telemetry.take(pk, sample(processes=[busy]), 1000.0)
+    assert telemetry.nows[pk]["npus"][0]["occ"] == "cordoned"
+    telemetry.each_second(Pipe(), 1000.0)
+    Server.objects.filter(pk=pk).update(cordons={})
+    telemetry.know(Server.objects.all())
+    assert telemetry.nows[pk]["npus"][0]["occ"] == "foreign" and pk in telemetry.changed
+
+
+def test_a_card_that_the_driver_lost_is_alerted_until_it_is_back(telemetry):
+    pk = first(telemetry)
+    cards = [{"bus_id": "0000:c1:00.0"}, {"bus_id": "0000:C2:00.0"}]
+    tell(telemetry, pk, facts(pci=cards))
+    assert not Alert.objects.exists(), "npu-smi has said nothing yet"
+    tell(telemetry, pk, sample())
+    alert = Alert.objects.get(name="card-lost", subject=f"server:{pk}", ended_at=None)
+    assert "0000:C2:00.0" in alert.what[1] and "0000:C1:00.0" not in alert.what[1]
+    tell(telemetry, pk, sample(npus=[NPU, {**NPU, "npu": 1, "bus_id": "0000:C2:00.0"}]))
+    assert not Alert.objects.filter(ended_at=None).exists()
+
+
+@pytest.mark.parametrize("pci", [None, 7, [7], [{"bus_id": None}], [{}]])
+def test_cards_of_any_shape_are_no_loss(telemetry, pci):
+    pk = first(telemetry)
+    tell(telemetry, pk, facts(pci=pci))
+    tell(telemetry, pk, sample())
+    assert not Alert.objects.exists()

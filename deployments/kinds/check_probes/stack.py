@@ -19,6 +19,8 @@ from monitoring.parsers import cann_install_info, version_info
 from monitoring.parsers.failures import values_of
 
 ASCEND = "/usr/local/Ascend"
+RUNTIMES = ("docker", "podman", "nerdctl")
+ARCHES = ("aarch64-linux", "x86_64-linux")
 NODES = ("davinci_manager", "devmm_svm", "hisi_hdc")
 RANGE = re.compile(r"\[\s*([^,\[\]]+)\s*,\s*([^,\[\]]+)\s*\]")
 NO_NPU = Text(
@@ -95,7 +97,7 @@ def pairing(host: Host) -> Finding:
                 "Driver and firmware are not both installed, so nothing can be paired.",
             ),
         )
-    accepted = RANGE.findall(found_driver.get("compatible_version_fw", ""))
+    accepted = firmware_ranges(found_driver)
     found = f"{found_driver['Version']} + {found_firmware}"
     if not accepted:
         return unknown(
@@ -115,6 +117,11 @@ def pairing(host: Host) -> Finding:
     return failed(found, wanted, remedy, job=job("install"))
 
 
+def firmware_ranges(driver_values: dict[str, str]) -> list[tuple[str, str]]:
+    """[(lowest, highest)] firmware that a driver accepts, as its version file says; [] where it does not."""
+    return RANGE.findall(driver_values.get("compatible_version_fw", ""))
+
+
 def run_user(host: Host) -> Finding:
     name = "HwHiAiUser"
     has_user = any(line.startswith(f"{name}:") for line in (host.read("/etc/passwd") or "").splitlines())
@@ -125,17 +132,24 @@ def run_user(host: Host) -> Finding:
     return absent(host, name, Text(f"没有驱动的运行用户：{command}", f"The driver's user is missing: {command}"))
 
 
+def toolkit_version(host: Host, folder: str) -> str | None:
+    """The version of the CANN toolkit in that folder, None where there is none."""
+    for arch in ARCHES:
+        text = host.read(f"{folder}/{arch}/ascend_toolkit_install.info")
+        version = values_of(cann_install_info, text or "").get("version")
+        if version:
+            return str(version)
+    return None
+
+
 def cann_versions(host: Host) -> dict[str, str]:
     """Version -> folder of each CANN toolkit below /usr/local/Ascend."""
     folders = [name for name in host.names(ASCEND) if name.startswith("cann")]
     folders += [f"ascend-toolkit/{name}" for name in host.names(f"{ASCEND}/ascend-toolkit")]
     found: dict[str, str] = {}
     for folder in folders[:64]:
-        for arch in ("aarch64-linux", "x86_64-linux"):
-            text = host.read(f"{ASCEND}/{folder}/{arch}/ascend_toolkit_install.info")
-            version = values_of(cann_install_info, text or "").get("version")
-            if version:
-                found.setdefault(version, folder)
+        if version := toolkit_version(host, f"{ASCEND}/{folder}"):
+            found.setdefault(version, folder)
     return found
 
 
@@ -225,13 +239,22 @@ def device_nodes(host: Host) -> Finding:
     return ok(found, wanted)
 
 
+def runtime_version(host: Host, name: str) -> str | None:
+    """What a container runtime calls itself, None where it is not there."""
+    answer = host.run(name, "--version")
+    if not answer or answer.code != 0:
+        return None
+    return answer.text.strip().splitlines()[0] if answer.text.strip() else name
+
+
+def has_ascend_runtime(host: Host) -> bool:
+    return "ascend" in (host.read("/etc/docker/daemon.json") or "").lower()
+
+
 def container_runtime(host: Host) -> Finding:
-    for name in ("docker", "podman", "nerdctl"):
-        answer = host.run(name, "--version")
-        if answer and answer.code == 0:
-            version = answer.text.strip().splitlines()[0] if answer.text.strip() else name
-            ascend = "ascend" in (host.read("/etc/docker/daemon.json") or "").lower()
-            return ok(f"{version}{' + ascend-docker-runtime' if ascend else ''}", "docker / podman")
+    for name in RUNTIMES:
+        if version := runtime_version(host, name):
+            return ok(f"{version}{' + ascend-docker-runtime' if has_ascend_runtime(host) else ''}", "docker / podman")
     remedy = Text(
         "没有容器运行时：只能用 venv 方式部署。需要容器方式时安装 docker 或 podman。",
         "There is no container runtime, so engines can run from an environment only. "

@@ -1,8 +1,16 @@
 // Pointer, keys and form of the fleet page.
 import { typing } from "../frame.js";
 import { METRICS } from "./model.js";
+import { wireChosen } from "./chosen.js";
 
 export function wire(view) {
+  wireChosen();
+  document.querySelector("[data-open=saved-filters]")?.addEventListener("click", (event) => {
+    event.preventDefault();
+    const box = document.getElementById("saved-filters");
+    box.open = !box.open;
+    if (box.open) box.querySelector("a, input:not([type=hidden])")?.focus();
+  });
   const { root, form, wall } = view;
   root.addEventListener("point", (event) => show(view, event));
   root.addEventListener("leave", (event) => leave(view, event));

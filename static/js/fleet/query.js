@@ -15,6 +15,7 @@ export function queryOf(asked, changes = {}) {
   return wanted.length ? `?${new URLSearchParams(wanted)}` : "";
 }
 
+const TEXTS = ["name", "display", "family", "rack", "site", "labels", "holder"];
 const NAMED_AT_MOST = 100;
 
 // What the form of a batch is opened with: filtered servers by name, else all real ones. The form says where real and
@@ -27,11 +28,26 @@ export function batchQuery(servers, asked) {
   return new URLSearchParams({ fleet, names: hit.map((server) => server.name).join(" ") });
 }
 
+// What the form of a bulk edit is opened with: the servers that are shown, by name where they are few.
+export function editQuery(servers, asked) {
+  const hit = servers.filter((server) => matches(server, asked));
+  if (hit.length <= NAMED_AT_MOST) return new URLSearchParams(hit.map((server) => ["server", server.name]));
+  return new URLSearchParams({ find: asked.find, fleet: asked.fleet || "both", ...(asked.find ? {} : { all: "1" }) });
+}
+
 export function matches(server, { fleet, show, find }) {
   if (fleet && server.sim !== (fleet === "simulated")) return false;
   if (show && !shows(server, show)) return false;
-  const text = `${server.name} ${server.family} ${server.rack} ${server.holder}`.toLowerCase();
-  return find.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+  const text = TEXTS.map((name) => server[name]).join(" ").toLowerCase();
+  return find.toLowerCase().split(/\s+/).every((word) => hasWord(server, text, word));
+}
+
+// "rack:a1", "site:bj", "label:env=prod" and "label:env" ask for just that; other words may stand anywhere.
+function hasWord(server, text, word) {
+  const [, name, value] = /^(rack|site|label):(.*)$/s.exec(word) ?? [];
+  if (!name) return text.includes(word);
+  if (name === "label") return server.labels.toLowerCase().split(" ").some((label) => label && (label === value || label.startsWith(`${value}=`)));
+  return server[name].toLowerCase().replaceAll(" ", "-") === value;
 }
 
 function shows(server, show) {
@@ -72,6 +88,7 @@ export function arrange(servers, asked) {
 
 function title({ sim, name }, kind) {
   if (kind === "rack") return name ? t("Rack %(name)s", { name }) : t("no rack");
+  if (kind === "site") return name ? t("Site %(name)s", { name }) : t("no site");
   if (kind === "family") return name || t("no NPU");
   return t(sim ? "Simulated servers" : "Servers");
 }

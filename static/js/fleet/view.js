@@ -2,7 +2,7 @@
 import { t } from "../texts.js";
 import { Heatmap } from "../heatmap.js";
 import { Fleet, METRICS } from "./model.js";
-import { readForm, queryOf, batchQuery, matches, arrange } from "./query.js";
+import { readForm, queryOf, batchQuery, editQuery, matches, arrange } from "./query.js";
 import { Rows } from "./rows.js";
 import { Strips } from "./strips.js";
 import { Card } from "./card.js";
@@ -81,6 +81,9 @@ export class View {
     const csv = this.form.querySelector("[data-csv]"), other = this.form.querySelector("[data-view]");
     const batch = this.form.querySelector("[data-batch]");
     if (batch) batch.href = `${batch.pathname}?${batchQuery(this.fleet.servers, this.asked)}`;
+    const edit = this.form.querySelector("[data-edit]"), here = document.querySelector("[data-here]");
+    if (edit) edit.href = `${edit.pathname}?${editQuery(this.fleet.servers, this.asked)}`;
+    if (here) here.value = queryOf(this.asked).slice(1);
     csv.href = csv.pathname + queryOf(this.asked, { view: "squares" });
     if (other) other.href = `/${queryOf(this.asked, { view: other.dataset.view })}`;
   }

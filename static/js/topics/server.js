@@ -15,7 +15,7 @@ const LATE_S = 5, SILENT_S = 15, OFFLINE_S = 60;
 let tiles = new Map(), now = first, heard = first.seen === null ? null : performance.now() / 1000 - (servedAt - first.seen);
 
 const keyOf = (npu) => `${npu.npu}.${npu.chip}`;
-const shape = (reading) => `${reading.npus.map(keyOf).join(" ")}|${reading.error ? reading.error.meaning ?? "?" : ""}`;
+const shape = (reading) => `${reading.npus.map((npu) => keyOf(npu) + (npu.occ === "cordoned" ? "!" : "")).join(" ")}|${reading.mark}|${reading.error ? reading.error.meaning ?? "?" : ""}`;
 
 function bind(points) {
   tiles = new Map([...body.querySelectorAll(".npu-tile")].map((node) => [node.dataset.key, new Tile(node, points[node.dataset.key] ?? [])]));
@@ -43,6 +43,7 @@ function renew() {
     try {
       const page = new DOMParser().parseFromString(await (await fetch(location.href)).text(), "text/html");
       body.replaceChildren(...page.getElementById("server-body").childNodes);
+      document.querySelector(".banners").replaceChildren(...page.querySelector(".banners").childNodes);
       const fresh = JSON.parse(page.getElementById("server-data").textContent);
       const points = Object.fromEntries([...tiles].map(([key, tile]) => [key, tile.points]));
       bind({ ...fresh.sparks, ...points });

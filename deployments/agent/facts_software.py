@@ -1,0 +1,183 @@
+"""Facts of what is installed: the host layer, CANN with its parts, Python environments, container runtimes, cards.
+
+Nothing is imported or started but tools that print their version: an environment's packages are read from their
+METADATA.
+"""
+
+import re
+from typing import Any
+
+from deployments.agent.facts_host import FactsHost
+from deployments.kinds.check_probes import stack
+from deployments.kinds.check_probes.pci import npu_devices
+from deployments.kinds.check_probes.versions import in_range, key
+from monitoring.parsers import cann_install_info
+from monitoring.parsers.failures import values_of
+
+Facts = dict[str, Any]
+ASCEND = stack.ASCEND
+SET_PATHS = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
+USED = ("ascend-toolkit/latest", "cann/latest", "cann", "nnae/latest")  # which CANN a shell gets that asks for none
+OPS = re.compile(r"ascend_\w*(?:ops|kernels)\w*_install\.info", re.ASCII | re.IGNORECASE)
+
+PACKAGES = ("torch", "torch_npu", "vllm", "vllm_ascend", "msmodelslim", "transformers")
+HOMES = ("miniconda3", "anaconda3", "miniforge3", "conda", "venv", ".venv")
+MOST_ENVIRONMENTS = 40
+MOST_FOLDERS = 400  # that are looked into
+PYTHON = re.compile(r"python(3\.\d{1,2})")
+DIST = re.compile(r"([A-Za-z0-9_.-]+?)-([0-9][^-]*)\.dist-info")
+RUNTIMES = (*stack.RUNTIMES, "isula")
+
+
+def host_layer(host: FactsHost) -> Facts:
+    """Driver, firmware, the firmware that this driver accepts, and whether they go together."""
+    driver, firmware = stack.version_of(host, "driver"), stack.version_of(host, "firmware")
+    told, has = _first(driver), _first(firmware)
+    ranges = stack.firmware_ranges(driver)
+    paired = any(in_range(has, low, high) for low, high in ranges) if has and ranges else None
+    return {
+        "driver": told,
+        "firmware": has,
+        "firmware_range": [f"{low}–{high}" for low, high in ranges] or None,
+        "paired": paired,
+    }
+
+
+def _first(values: dict[str, Any]) -> str | None:
+    return next((str(values[name]) for name in ("Version", "package_version") if values.get(name)), None)
+
+
+def cann(host: FactsHost) -> Facts:
+    """`cann` is the version in use; `cann_all`, `ops` and `nnal` are [{version, path}], newest first."""
+    found = {f"{ASCEND}/{folder}": version for version, folder in stack.cann_versions(host).items()}
+    for name in SET_PATHS:
+        path = host.env.get(name, "").rstrip("/")
+        if path.startswith("/") and path not in found and (version := stack.toolkit_version(host, path)):
+            found[path] = version
+    used = (_used(host, f"{ASCEND}/{folder}") for folder in USED)
+    rows = _rows(found)
+    places = [f"{path}/{arch}" for path in found for arch in stack.ARCHES]
+    ops = {path: version for path in places if (version := _ops(host, path))}
+    current = next((version for version in used if version), None)
+    return {
+        "cann": current or (rows[0]["version"] if rows else None),
+        "cann_all": rows,
+        "ops": _rows(ops),
+        "nnal": _rows(_nnal(host)),
+    }
+
+
+def _used(host: FactsHost, folder: str) -> str | None:
+    text = host.peek(f"{folder}/version.cfg")
+    told = values_of(cann_install_info, text) if text else {}
+    return stack.toolkit_version(host, folder) or told.get("version") or told.get("Version")
+
+
+def _ops(host: FactsHost, folder: str) -> str | None:
+    for name in host.look(folder):
+        if OPS.fullmatch(name):
+            version = values_of(cann_install_info, host.peek(f"{folder}/{name}")).get("version")
+            if version:
+                return str(version)
+    return None
+
+
+def _nnal(host: FactsHost) -> dict[str, str | None]:
+    """Folder -> version. No version file of NNAL is documented: its install info, else the name of its folder."""
+    base = f"{ASCEND}/nnal"
+    found: dict[str, str | None] = {}
+    for part in host.look(base):
+        folder = f"{base}/{part}"
+        names = [name for name in host.look(folder) if re.fullmatch(r"\d+\.\d+[\w.]*", name)]
+        info = values_of(cann_install_info, host.peek(f"{folder}/ascend_nnal_install.info")).get("version")
+        if info:
+            found[folder] = str(info)
+        elif names:
+            found |= {f"{folder}/{name}": name for name in names}
+        elif host.peek(f"{folder}/set_env.sh"):
+            found[folder] = None
+    return found
+
+
+def _rows(found: Any) -> list[Facts]:
+    ordered = sorted(found.items(), key=lambda item: (key(item[1] or ""), item[0]), reverse=True)
+    return [{"version": version, "path": path} for path, version in ordered[:32]]
+
+
+# ---------- Python environments ----------
+
+
+def pythons(host: FactsHost) -> Facts:
+    """[{path, version, packages: {name: version}}]: every Python that lies where Pythons lie."""
+    found: list[Facts] = []
+    for prefix in _prefixes(host):
+        for name in host.look(f"{prefix}/bin"):
+            match = PYTHON.fullmatch(name)
+            if match and len(found) < MOST_ENVIRONMENTS:
+                found.append(
+                    {
+                        "path": f"{prefix}/bin/{name}",
+                        "version": _version(host, prefix, match[1]),
+                        "packages": _packages(host, prefix, match[1]),
+                    }
+                )
+    return {"pythons": found}
+
+
+def _prefixes(host: FactsHost) -> list[str]:
+    homes = ["/root", *(f"/home/{name}" for name in host.look("/home")[:40])]
+    local = [f"/usr/local/{name}" for name in host.look("/usr/local") if name.startswith("python")]
+    opt = [f"/opt/{name}" for name in host.look("/opt")[:60]]
+    bases = [*local, *opt, *(f"{home}/{name}" for home in homes for name in HOMES)]
+    bases += [host.env.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
+    nested = [f"{base}/envs/{name}" for base in bases if base for name in host.look(f"{base}/envs")[:40]]
+    nested += [f"{base}/{name}" for base in opt for name in ("venv", ".venv")]
+    every = ["/usr", "/usr/local", *bases, *nested]
+    return list(dict.fromkeys(path.rstrip("/") for path in every if path.startswith("/")))[:MOST_FOLDERS]
+
+
+def _version(host: FactsHost, prefix: str, minor: str) -> str:
+    """The whole version where a file or a name tells it, else the minor one: no Python is started."""
+    config = re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+)", host.peek(f"{prefix}/pyvenv.cfg"), re.MULTILINE)
+    if config:
+        return config[1]
+    for name in host.look(f"{prefix}/conda-meta"):
+        if match := re.match(r"python-(\d+\.\d+\.\d+)-", name):
+            return match[1]
+    named = re.search(r"/python-?(\d+\.\d+\.\d+)$", prefix)
+    return named[1] if named and named[1].startswith(f"{minor}.") else minor
+
+
+def _packages(host: FactsHost, prefix: str, minor: str) -> dict[str, str]:
+    places = [
+        f"{prefix}/{lib}/python{minor}/{site}"
+        for lib in ("lib", "lib64")
+        for site in ("site-packages", "dist-packages")
+    ]
+    if prefix == "/usr":
+        places.append("/usr/lib/python3/dist-packages")
+    found: dict[str, str] = {}
+    for place in places:
+        for name in host.look(place):
+            match = DIST.fullmatch(name)
+            package = re.sub(r"[-_.]+", "_", match[1]).lower() if match else ""
+            if match and package in PACKAGES and package not in found:
+                told = re.search(r"^Version: (\S{1,60})", host.peek(f"{place}/{name}/METADATA")[:20000], re.MULTILINE)
+                found[package] = told[1] if told else match[2]
+    return {name: found[name] for name in PACKAGES if name in found}
+
+
+# ---------- containers and cards ----------
+
+
+def containers(host: FactsHost) -> Facts:
+    """[{name, version}], version as the runtime prints it; the Ascend runtime of docker counts as one."""
+    found = [{"name": name, "version": told[:120]} for name in RUNTIMES if (told := stack.runtime_version(host, name))]
+    if found and stack.has_ascend_runtime(host):
+        found.append({"name": "ascend-docker-runtime", "version": ""})
+    return {"containers": found}
+
+
+def cards(host: FactsHost) -> Facts:
+    """[{bus_id, device, subsystem, family}] of the Ascend cards on the PCI bus, seen by the driver or not."""
+    return {"pci": [card._asdict() for card in npu_devices(host)][:128]}
