@@ -123,7 +123,7 @@ class BadCatalogue(ValueError):
     """The built-in rows cannot be read; a mistake of ours."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # one is equal to itself alone: what was found out with it can be kept by it
 class Catalogue:
     """Everything of stacks.json. `problems` are those of the site's file, whose rows are then left out."""
 
@@ -208,16 +208,16 @@ OPTIONAL: dict[str, Any] = {
 }  # fmt: skip
 MISSING = Text("缺少这个字段。", "it is missing.")
 WANTED: dict[str, Text] = {
-    "name": Text("须为小写字母、数字与 . _ -，最长 63 个字符。", "it takes small letters, digits and . _ -, at most 63."),
+    "name": Text(
+        "须为小写字母、数字与 . _ -，最长 63 个字符。", "it takes small letters, digits and . _ -, at most 63."
+    ),
     "kind": Text("须为 npu 或 cpu。", "it is npu or cpu."),
     "version": Text("须为一个版本号，不属于此栈时为空文字。", "it is one version, or an empty text."),
     "range": Text("须为 Python 版本范围，例如 >=3.10,<3.13。", "it is a range of Python, such as >=3.10,<3.13."),
     "flag": Text("须为 true 或 false。", "it is true or false."),
     "words": Text("须为文字列表。", "it is a list of texts."),
     "texts": Text("须为文字列表。", "it is a list of texts."),
-    "requirements": Text(
-        "须为 transformers==5.5.4 这样的列表。", "it is a list of pins such as transformers==5.5.4."
-    ),
+    "requirements": Text("须为 transformers==5.5.4 这样的列表。", "it is a list of pins such as transformers==5.5.4."),
     "families": Text("须为芯片族的列表：A2、A3、310P、A5。", "it is a list of families: A2, A3, 310P, A5."),
     "images": Text(
         "每项须有 family、os（ubuntu 或 openeuler）与 tag。", "each has family, os (ubuntu or openeuler) and tag."
@@ -268,7 +268,9 @@ def _holds(what: str, value: Any, families: Mapping[str, Family]) -> bool:
     if what == "notes":
         return isinstance(value, dict) and _is_text(value.get("zh"), 2000) and _is_text(value.get("en"), 2000)
     if what == "by family":
-        return isinstance(value, dict) and all(k in families and _holds("version", v, families) for k, v in value.items())
+        return isinstance(value, dict) and all(
+            k in families and _holds("version", v, families) for k, v in value.items()
+        )
     return _is_texts(value, REQUIREMENT if what == "requirements" else WORD if what == "words" else None)
 
 
@@ -305,9 +307,7 @@ def make(row: Mapping[str, Any], *, site: bool = False) -> Stack:
 
 def read(data: Mapping[str, Any]) -> Catalogue:
     """The built-in catalogue. Raises BadCatalogue naming row and field."""
-    families = {
-        name: Family(name, **{**row, "pci": tuple(row["pci"])}) for name, row in data["families"].items()
-    }
+    families = {name: Family(name, **{**row, "pci": tuple(row["pci"])}) for name, row in data["families"].items()}
     problems = [p for row in data["stacks"] for p in check(row, str(row.get("name", "?")), families)]
     if problems:
         raise BadCatalogue("; ".join(problem.text.en for problem in problems))
@@ -355,8 +355,8 @@ def _rows(path: Path) -> "list[Any] | Problem | None":
     rows = data.get("stacks") if isinstance(data, dict) else data
     if not isinstance(rows, list) or len(rows) > MOST_ROWS:
         words = Text(
-            f"{path.name} 须为一个列表，或 {{\"stacks\": […]}}，至多 {MOST_ROWS} 行。",
-            f"{path.name} is to hold a list, or {{\"stacks\": […]}}, of at most {MOST_ROWS} rows.",
+            f'{path.name} 须为一个列表，或 {{"stacks": […]}}，至多 {MOST_ROWS} 行。',
+            f'{path.name} is to hold a list, or {{"stacks": […]}}, of at most {MOST_ROWS} rows.',
         )
         return Problem("", "", words)
     return rows
