@@ -22,6 +22,7 @@ BIND = env.text("BIND", "127.0.0.1")
 LOOPBACK = ["localhost", ".localhost", "127.0.0.1", "[::1]"]
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", LOOPBACK if BIND in ("127.0.0.1", "::1", "localhost") else ["*"])
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", [])
+STACKS_FILE = Path(env.text("STACKS_FILE", str(VAR_DIR / "stacks.json")))  # rows of the site beside the built-in ones
 DEMO_SERVERS = env.number("DEMO_SERVERS", 20, least=0, most=5000)
 
 # How other servers reach this console and its Redis; console/addresses.py makes up for what is left out.

@@ -8,6 +8,7 @@ from deployments.views import (
     job_log,
     joining,
     server_switches,
+    stack_changes,
 )
 
 app_name = "deployments"
@@ -41,6 +42,7 @@ urlpatterns = [
     path("batches/<int:pk>/resume", batch_pages.batch_resume, name="batch-resume"),
     path("batches/<int:pk>/stop", batch_pages.batch_stop, name="batch-stop"),
     path("batches/<int:pk>/retry", batch_pages.batch_retry, name="batch-retry"),
+    path("stacks/wish", stack_changes.stack_wish, name="stack-wish"),
     path("servers/<slug:name>/queue/pause", server_switches.queue_pause, name="server-queue-pause"),
     path("servers/<slug:name>/queue/resume", server_switches.queue_resume, name="server-queue-resume"),
     path("servers/<slug:name>/maintenance", server_switches.maintenance, name="server-maintenance"),

@@ -32,6 +32,7 @@ class Server(models.Model):
     redis_password = models.CharField(max_length=64, default=new_key)
     facts = models.JSONField(default=dict, blank=True)  # shape: `facts` of deployments/agent/sampler.py
     family = models.CharField(max_length=40, blank=True, default="")  # the chip name most of its NPUs print
+    wished_stack = models.CharField(max_length=63, blank=True, default="")  # name of a stack; '' where none is wished
     last_seen_at = models.DateTimeField(null=True, blank=True)  # last beat or sample, by the console's clock
     clock_offset_s = models.FloatField(null=True, blank=True)  # server's clock minus ours
     created_at = models.DateTimeField(default=timezone.now)

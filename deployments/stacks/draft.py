@@ -87,13 +87,14 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that holds an NPU. `job` is ours, None where it is foreign."""
+    """A process that holds an NPU. `ours`: the console started it, as part of `job` where that is known."""
 
     pid: int | None
     user: str = ""
     program: str = ""
     npu: str = ""
     container: str = ""
+    ours: bool = False
     job: int | None = None
 
 

@@ -200,6 +200,7 @@ def _above(draft: Draft) -> str:
     set_env = cann_layer.plan(draft)
     python_layer.plan(draft, set_env)
     _groups(draft, start)
+    _room(draft, start)
     _end(draft, set_env, SMOKE)
     return route
 
@@ -213,12 +214,25 @@ def _groups(draft: Draft, start: int) -> None:
         draft.steps.insert(start, draft.steps.pop(before))
 
 
+ROOM_GIB = 10  # the toolkit alone takes that much
+
+
+def _room(draft: Draft, start: int) -> None:
+    """Before anything is written: is there room for it?"""
+    if all(step.state == "satisfied" for step in draft.steps[start:]):
+        return
+    title = Text("看磁盘空间", "See that there is room")
+    argv = (PYTHON, "-m", "deployments.stacks.room", draft.folder, str(ROOM_GIB))
+    draft.steps.insert(start, PlannedStep("room", "cann", title, "look", argv=argv))
+
+
 def _cpu(draft: Draft) -> None:
     wrong = python_layer.obstacles(draft)
     for text in wrong:
         draft.refuse("no_environment", *text)
     if not wrong:
         python_layer.cpu(draft)
+        _room(draft, 0)
         _end(draft, [], CPU_SMOKE)
 
 
@@ -284,8 +298,9 @@ def _held(holder: Holder) -> Text:
     where = f" NPU {holder.npu}" if holder.npu else ""
     box = f", {holder.container}" if holder.container else ""
     named = f"PID {holder.pid if holder.pid is not None else '?'} ({who}{box}){what}{where}"
-    if holder.job is not None:
-        return Text(f"{named}：作业 #{holder.job}，先排空。", f"{named}: job #{holder.job}, to be drained first.")
+    if holder.ours:
+        job = f" #{holder.job}" if holder.job is not None else ""
+        return Text(f"{named}：本控制台的作业{job}，先排空。", f"{named}: a job of ours{job}, to be drained first.")
     return Text(f"{named}：不是控制台启动的，等其所有者结束。", f"{named}: not started here; its owner has to end it.")
 
 

@@ -28,13 +28,14 @@ PAGES = (
     ("deployments:job-list", "job", "jobs 作业 zuoye"),
     ("deployments:batch-list", "table", "batches 批次 pici"),
     ("monitoring:alert-list", "alert", "alerts 告警 gaojing"),
+    ("monitoring:stack-list", "stack", "stacks 软件栈 ruanjianzhan"),
 )
 
 
 def _pages(word: str) -> list[dict[str, str]]:
     titles = {
         "fleet": gettext("Fleet"), "server": gettext("Servers"), "job": gettext("Jobs"), "table": gettext("Batches"),
-        "alert": gettext("Alerts"),
+        "alert": gettext("Alerts"), "stack": gettext("Stacks"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 

@@ -56,7 +56,8 @@ def test_a_range_of_firmware_takes_its_whole_last_series():
 
 
 @pytest.mark.parametrize(
-    ("cann", "driver"), [("9.1.0", "25.2.X"), ("9.1.0-beta.1", "25.2.X"), ("8.5.1", "25.0.X"), ("7.0.0", None), ("", None)]
+    ("cann", "driver"),
+    [("9.1.0", "25.2.X"), ("9.1.0-beta.1", "25.2.X"), ("8.5.1", "25.0.X"), ("7.0.0", None), ("", None)],
 )
 def test_each_cann_names_its_oldest_driver(cann, driver):
     assert built_in().cann_driver_min(cann) == driver
