@@ -206,6 +206,8 @@ OPTIONAL: dict[str, Any] = {
     "sources": [], "wheel": None, "wheel_pythons": None, "glibc_min": None, "mooncake": None, "released": None,
     "driver_min": None,
 }  # fmt: skip
+NEVER_EMPTY = ("vllm_ascend", "vllm", "cann", "nnal", "torch", "torch_npu")  # of a stack for NPUs
+EMPTY = Text("不能为空。", "it cannot be empty.")
 MISSING = Text("缺少这个字段。", "it is missing.")
 WANTED: dict[str, Text] = {
     "name": Text(
@@ -289,7 +291,8 @@ def check(row: Any, label: str, families: Mapping[str, Family]) -> list[Problem]
                 problems.append(Problem(label, name, MISSING))
         elif not (row[name] is None and may_be_null) and not _holds(what, row[name], families):
             problems.append(Problem(label, name, WANTED[what]))
-    return problems
+    whole = NEVER_EMPTY if row.get("kind", "npu") == "npu" else ("vllm",)
+    return problems + [Problem(label, name, EMPTY) for name in whole if row.get(name) == ""]
 
 
 def make(row: Mapping[str, Any], *, site: bool = False) -> Stack:

@@ -64,7 +64,7 @@ def _target(draft: Draft, least: str | None) -> Target:
     if has.driver_whole is False:
         return Target("upgrade", has.driver, _firmware(draft, has.driver))
     if draft.options.firmware and not same(draft.options.firmware, has.firmware):
-        return Target("firmware", None, draft.options.firmware)
+        return Target("firmware", None, _firmware(draft, has.driver))
     if has.firmware is None or has.is_paired is False:
         return Target("firmware", None, _firmware(draft, has.driver))
     return Target("none")
