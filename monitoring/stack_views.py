@@ -15,13 +15,14 @@ from deployments.stacks.draft import CANN_PLACES, LAYERINGS, ROUTES, Options
 from monitoring.services import stack_holders, stack_page
 
 PAGE = 200
+DRIFT_SHOWN = 40
 
 
 @require_GET
 def stack_list(request: HttpRequest) -> HttpResponse:
     """The catalogue with counts, and drift."""
     rows = stacks.rows()
-    known, tallies = stacks.catalogue(), stacks.counts(rows)
+    known, tallies, drift = stacks.catalogue(), stacks.counts(rows), stacks.drift(rows)
     state, family = request.GET.get("state", ""), request.GET.get("family", "")
     shown = [
         stack
@@ -39,8 +40,9 @@ def stack_list(request: HttpRequest) -> HttpResponse:
         "family": family,
         "states": STATES,
         "families": [one.name for one in known.families.values() if one.supported],
-        "drift": stacks.drift(rows)[:PAGE],
-        "drift_counts": stack_page.drift_counts(rows),
+        "drift": drift[:DRIFT_SHOWN],
+        "drift_left": len(drift[DRIFT_SHOWN:]),
+        "drift_counts": stack_page.drift_counts(drift, len(rows)),
         "servers": len(rows),
     }
     return render(request, "monitoring/stack_list.html", context)

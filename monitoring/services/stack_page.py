@@ -89,11 +89,11 @@ def facts(stack: Stack) -> list[tuple[str, str]]:
     return [(label, "—" if value is None else value) for label, value in rows if value != ""]
 
 
-def drift_counts(rows: Sequence[stacks.Row]) -> list[tuple[str, int]]:
+def drift_counts(found: Sequence[stacks.Drift], servers: int) -> list[tuple[str, int]]:
     """[(state, number)] in the order of the words, and how many have no wish last as ("", n)."""
-    counted = Counter(one.state for one in stacks.drift(rows))
+    counted = Counter(one.state for one in found)
     made = [(state, counted[state]) for state in DRIFT_WORDS if counted[state]]
-    return [*made, ("", len(rows) - sum(counted.values()))]
+    return [*made, ("", servers - len(found))]
 
 
 def layers(plan: Plan) -> list[dict[str, Any]]:
