@@ -44,6 +44,7 @@ def stack_list(request: HttpRequest) -> HttpResponse:
         "drift_left": len(drift[DRIFT_SHOWN:]),
         "drift_counts": stack_page.drift_counts(drift, len(rows)),
         "servers": len(rows),
+        "verdict_words": verdict.WORDS,
     }
     return render(request, "monitoring/stack_list.html", context)
 
@@ -92,7 +93,7 @@ def stack_plan(request: HttpRequest, name: str, server: str) -> HttpResponse:
         "options": options,
         "given": request.GET,
         "routes": ROUTES,
-        "places": CANN_PLACES,
+        "cann_places": CANN_PLACES,
         "layerings": LAYERINGS,
         "plan": made,
         "layers": stack_page.layers(made),

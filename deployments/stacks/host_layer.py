@@ -150,7 +150,7 @@ def _before(draft: Draft) -> None:
     else:
         manager = "apt" if debian else "yum"
         draft.root("tools", "host", title, [f"{manager}-driver-tools", kernel], state="look")
-        draft.calls("apt: /etc/apt/sources.list" if debian else "yum: /etc/yum.repos.d")
+        draft.calls("apt (/etc/apt/sources.list)" if debian else "yum (/etc/yum.repos.d)")
     draft.root("run_group", "host", Text("驱动运行用户组", "Group of the driver"), ["run-group"], state="look")
     draft.root("run_user", "host", Text("驱动运行用户", "Account of the driver"), ["run-user"], state="look")
 

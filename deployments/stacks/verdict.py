@@ -9,17 +9,20 @@ from deployments.stacks.installed import Installed
 from deployments.steps import Text
 
 MATCHES, REACHABLE, CANNOT, UNKNOWN = "matches", "reachable", "cannot", "unknown"
+CHANGES = ("driver", "firmware", "toolkit", "ops", "nnal", "vllm_ascend", "image", "vllm")
 WORDS = (MATCHES, REACHABLE, CANNOT, UNKNOWN)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`because` says why it cannot, or what is not known; `steps` are the titles of what would run."""
+    """`because` says why it cannot, or what is not known; `steps` are the titles of what would run, `changes` of
+    those that an operator thinks of."""
 
     word: str
     route: str
     because: tuple[Text, ...] = ()
     steps: tuple[Text, ...] = ()
+    changes: tuple[Text, ...] = ()
     gaps: tuple[Text, ...] = ()
     reboots: bool = False
 
@@ -39,9 +42,10 @@ def summed(made: plan.Plan) -> Verdict:
     if not todo:
         return Verdict(MATCHES, made.route)
     steps = tuple(step.title for step in todo)
+    changes = tuple(step.title for step in todo if step.key in CHANGES)
     if not any(step.state == "run" and step.key not in ("activate", "smoke", "use") for step in todo):
         words = Text(
             "代理没有上报这几项，无法判断是否已满足。", "Its agent has not told of these, so nobody can tell yet."
         )
-        return Verdict(UNKNOWN, made.route, (words,), steps, made.gaps, made.reboots)
-    return Verdict(REACHABLE, made.route, (), steps, made.gaps, made.reboots)
+        return Verdict(UNKNOWN, made.route, (words,), steps, changes, made.gaps, made.reboots)
+    return Verdict(REACHABLE, made.route, (), steps, changes, made.gaps, made.reboots)

@@ -22,3 +22,12 @@ def said(what: str, name: str, css: str = "state", n: int | None = None) -> Safe
     word, look, shape = WORDS[what][name]
     number = format_html(" {}", n) if n is not None else ""
     return format_html('<span class="{} {}">{}<span>{}{}</span></span>', css, look, icon(shape, ""), word, number)
+
+
+@register.simple_tag
+def count(what: str, name: str, n: int) -> SafeString:
+    """A number with the shape of `name`; its word for who does not see it, and for the pointer."""
+    word, look, shape = WORDS[what][name]
+    return format_html(
+        '<span class="state {}" title="{}">{}<span>{}</span></span>', look, word, icon(shape, "", str(word)), n
+    )
