@@ -17,9 +17,7 @@ def servers(console):
     console.server(name="kp-cpu", facts=facts("A2", pci=[]))
 
 
-@pytest.mark.parametrize(
-    "address", ["/stacks/", "/stacks/vllm-ascend-0.23.0/", PLAN, "/stacks/cpu-0.32.0/plan/kp-cpu/"]
-)
+@pytest.mark.parametrize("address", ["/stacks/", "/stacks/vllm-ascend-0.23.0/", PLAN])
 @pytest.mark.parametrize(("theme", "width", "language"), LOOKS)
 def test_axe_finds_nothing_and_nothing_sticks_out(console, pages, address, theme, width, language):
     page = pages.open(address, theme=theme, width=width, language=language)
