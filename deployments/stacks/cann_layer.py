@@ -39,6 +39,8 @@ def plan(draft: Draft) -> list[str]:
         home = _home_of(found, version)
     else:
         home = _home(base, version)
+        if base == ASCEND:
+            _uninstall_newer(draft)
         _install(draft, "toolkit", draft.catalogue.files["toolkit"], base)
     toolkit_env = f"{home}/set_env.sh"
     _ops(draft, version, base, fresh=found is None)
@@ -100,35 +102,40 @@ def _install(draft: Draft, part: str, pattern: str, base: str, before: list[str]
     )  # fmt: skip
 
 
-def _shared(draft: Draft, part: str, path: str, says: tuple[str, ...]) -> None:
-    """In /usr/local/Ascend: nothing there, something older, or something newer."""
-    title, version = TITLES[part], draft.cann
-    there = max(
-        (p.version for p in draft.installed.cann or () if _base(p) == ASCEND and p.version), key=key, default=None
-    )
-    more = {"accepts": (0, 2), "says": says, "package": path, "reads": _reads(draft, part, ASCEND)}
-    if there is None:
-        action = "package-toolkit-first" if part == "toolkit" else "package-part-first"
-        draft.root(
-            part, "cann", Text(f"安装 {title.zh} {version}", f"Install {title.en} {version}"), [action, path], **more
-        )
+def _there_in_shared(draft: Draft) -> str | None:
+    """The newest CANN in /usr/local/Ascend."""
+    versions = [part.version for part in draft.installed.cann or () if part.version and _base(part) == ASCEND]
+    return max(versions, key=key, default=None)
+
+
+def _uninstall_newer(draft: Draft) -> None:
+    """CANN has no downgrade: in the shared place a newer one goes before, the last part first."""
+    there = _there_in_shared(draft)
+    if there is None or key(there) <= key(draft.cann):
         return
-    if key(there) < key(version):
-        words = Text(f"{title.zh} 从 {there} 升级到 {version}", f"Upgrade {title.en} from {there} to {version}")
-        draft.root(part, "cann", words, ["package-part-upgrade", path], **more)
-        return
-    old = _file(draft, _pattern(draft, part, there) or "").replace(f"_{version}_", f"_{there}_")
-    words = Text(f"卸载 {title.zh} {there}", f"Uninstall {title.en} {there}")
-    draft.root(f"uninstall_{part}", "cann", words, ["package-part-uninstall", old], package=old)
-    action = "package-toolkit-first" if part == "toolkit" else "package-part-first"
-    draft.root(
-        part, "cann", Text(f"安装 {title.zh} {version}", f"Install {title.en} {version}"), [action, path], **more
-    )
+    for part in ("nnal", "ops", "toolkit"):
+        pattern = _pattern(draft, part, there)
+        if pattern:
+            path = draft.package(pattern.format(version=there, arch=draft.arch))
+            words = Text(f"卸载 {TITLES[part].zh} {there}", f"Uninstall {TITLES[part].en} {there}")
+            draft.root(f"uninstall_{part}", "cann", words, ["package-part-uninstall", path], package=path)
     draft.warn(
         f"/usr/local/Ascend 里的 CANN {there} 会被卸载，用它的栈随之不可用；选 own 则各栈互不影响。",
         f"CANN {there} in /usr/local/Ascend is uninstalled, and stacks that use it stop working; "
         "with “own” each stack keeps its own.",
     )
+
+
+def _shared(draft: Draft, part: str, path: str, says: tuple[str, ...]) -> None:
+    """In /usr/local/Ascend: an upgrade over something older, else an installation."""
+    title, version, there = TITLES[part], draft.cann, _there_in_shared(draft)
+    words = Text(f"安装 {title.zh} {version}", f"Install {title.en} {version}")
+    action = "package-toolkit-first" if part == "toolkit" else "package-part-first"
+    if there is not None and key(there) < key(version):
+        words = Text(f"{title.zh} 从 {there} 升级到 {version}", f"Upgrade {title.en} from {there} to {version}")
+        action = "package-part-upgrade"
+    reads = _reads(draft, part, ASCEND)
+    draft.root(part, "cann", words, [action, path], accepts=(0, 2), says=says, package=path, reads=reads)
 
 
 def _pattern(draft: Draft, part: str, version: str) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from deployments.stacks import actions
 from deployments.stacks.catalogue import Catalogue, Stack
 from deployments.stacks.installed import ROOT, Installed
-from deployments.steps import Text
+from deployments.steps import Step, Text
 
 PIP_S, PACKAGE_S, BOOT_S = 3600.0, 3600.0, 1800.0
 
@@ -75,6 +75,14 @@ class PlannedStep:
     evidence: Evidence | None = None
     package: str = ""
     note: Text | None = None
+
+
+def as_step(planned: PlannedStep) -> Step:
+    """The step as a job runs it: every field that both have. What root does is asked for by its action."""
+    both = {one.name for one in dataclasses.fields(Step)} & {one.name for one in dataclasses.fields(PlannedStep)}
+    made = {name: getattr(planned, name) for name in both}
+    made |= {"argv": list(planned.action or planned.argv), "env": dict(planned.env)}
+    return Step(**made)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from deployments.stacks.draft import Draft, Evidence, PlannedStep
 from deployments.stacks.installed import ASCEND
 from deployments.stacks.versions import at_least, in_range, key, same
-from deployments.steps import Text
+from deployments.steps import Text, python_module
 
 DRIVER_INFO, FIRMWARE_INFO = f"{ASCEND}/driver/version.info", f"{ASCEND}/firmware/version.info"
 SAYS_DRIVER = (r"driver package install(ed)? success",)
@@ -235,6 +235,12 @@ def _after(draft: Draft, target: Target) -> None:
             "npu_smi", "host", Text("确认 NPU 就绪", "See that the NPUs answer"), argv=("npu-smi", "info"),
             says=(r"npu-smi\s+\S+\s+version",), timeout_s=120.0,
             reads=Evidence(DRIVER_INFO, f"Version={target.driver or draft.installed.driver or '?'}"),
+        )
+    )  # fmt: skip
+    draft.add(
+        PlannedStep(
+            "check_stack", "host", Text("检查驱动、固件与配套", "Check driver, firmware and their pairing"),
+            argv=tuple(python_module("deployments.kinds.check_probes", "stack")), timeout_s=300.0,
         )
     )  # fmt: skip
     draft.warn(

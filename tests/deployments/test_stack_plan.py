@@ -8,8 +8,8 @@ import pytest
 
 from deployments.stacks import actions, installed, plan, verdict
 from deployments.stacks.catalogue import built_in
-from deployments.stacks.draft import Evidence, Holder, Options
-from deployments.steps import Text
+from deployments.stacks.draft import Evidence, Holder, Options, as_step
+from deployments.steps import Step, Text
 from tests.deployments.stack_facts import CHIPS, PACKAGES_0_18, PACKAGES_0_23, server
 
 KNOWN = built_in()
@@ -68,6 +68,7 @@ def test_a_first_install_takes_the_driver_then_the_firmware(family):
         f"bash {firmware} --nox11 --full --quiet",
         "",  # the restart, by hand
         "npu-smi info",
+        "{python} -m deployments.kinds.check_probes stack",
     ]
     assert bool(found.gaps) is (family == "A5")  # no source names the files of its driver
 
@@ -79,7 +80,7 @@ def test_an_upgrade_takes_the_firmware_then_the_driver(family):
     driver, firmware = (f"{PACKAGES}/{name}" for name in HDK[family])
     assert found.mode == "upgrade"
     assert keys(found.steps, "host") == [
-        *BEFORE, "check_firmware", "check_driver", "firmware", "driver", "reboot", "npu_smi",
+        *BEFORE, "check_firmware", "check_driver", "firmware", "driver", "reboot", "npu_smi", "check_stack",
     ]  # fmt: skip
     assert " ".join(step(found, "firmware").argv) == f"bash {firmware} --nox11 --upgrade --quiet"
     assert " ".join(step(found, "driver").argv) == f"bash {driver} --nox11 --upgrade --quiet"
@@ -93,7 +94,7 @@ def test_a_downgrade_uninstalls_both_and_is_a_first_install_then(family):
     assert found.mode == "downgrade"
     assert keys(found.steps, "host") == [
         *BEFORE, "check_driver", "check_firmware", "uninstall_driver", "uninstall_firmware", "driver", "firmware",
-        "reboot", "npu_smi",
+        "reboot", "npu_smi", "check_stack",
     ]  # fmt: skip
     assert step(found, "driver").argv[2:] == ("--nox11", "--full", "--quiet", "--install-for-all")
     assert any("no usable NPU" in text.en for text in found.warnings)
@@ -155,14 +156,26 @@ def test_a_family_may_need_another_cann_than_the_row():
     assert "9.0.1" in step(made(server("A2", **PAIRED), stack), "toolkit").argv[1]
 
 
-@pytest.mark.parametrize(("there", "verb"), [([], "--full"), (["8.5.1"], "--upgrade"), (["9.2.0"], "--uninstall")])
-def test_a_shared_cann_is_upgraded_and_a_newer_one_uninstalled(there, verb):
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [
+        ([], ["toolkit --full", "ops --install", "nnal --install"]),
+        (["8.5.1"], ["toolkit --upgrade", "ops --upgrade", "nnal --upgrade"]),
+        (
+            ["9.2.0"],
+            ["uninstall_nnal --uninstall", "uninstall_ops --uninstall", "uninstall_toolkit --uninstall",
+             "toolkit --full", "ops --install", "nnal --install"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_shared_cann_is_upgraded_and_a_newer_one_uninstalled_before(there, wanted):
     found = made(server(**PAIRED, cann=there, ops=there, nnal=there), cann="shared")
-    toolkit = [s for s in found.steps if s.key in ("toolkit", "uninstall_toolkit")]
-    assert verb in toolkit[0].argv and all(s.needs_root for s in toolkit)
-    if verb == "--uninstall":
-        assert toolkit[0].package.endswith("Ascend-cann-toolkit_9.2.0_linux-aarch64.run")
-        assert toolkit[1].argv[2] == "--full"
+    of_root = [s for s in found.steps if s.layer == "cann" and s.action and s.action[0].startswith("package")]
+    assert [f"{s.key} {s.argv[2]}" for s in of_root] == wanted
+    assert all(s.argv[3:] == ("--quiet",) for s in of_root)
+    removed = [s.package.rsplit("/", 1)[1] for s in of_root if s.key.startswith("uninstall")]
+    assert all("9.2.0" in name for name in removed)
+    assert bool(removed) == any("is uninstalled" in text.en for text in found.warnings)
 
 
 def test_older_canns_call_their_operators_kernels():
@@ -267,7 +280,7 @@ def test_a_firmware_outside_what_the_driver_accepts_is_put_right_alone():
     has = server("A3", driver="25.3.rc1", firmware="7.1.0.11.220", firmware_range=["7.7.0–7.9.99"])
     found = made(has)
     assert found.mode == "firmware"
-    assert keys(found.steps, "host") == [*BEFORE, "check_firmware", "firmware", "reboot", "npu_smi"]
+    assert keys(found.steps, "host") == [*BEFORE, "check_firmware", "firmware", "reboot", "npu_smi", "check_stack"]
     assert step(found, "firmware").package.endswith("Atlas-A3-hdk-npu-firmware_7.8.0.2.212.run")
     assert made(has, firmware="9.0.0.0.205").refusals[0].code == "firmware_not_accepted"
 
@@ -347,6 +360,29 @@ def test_facts_of_any_shape_are_read(value):
         has = installed.read({**LITTLE, name: value}, "910B3", KNOWN)
         hash(has)
         plan.as_json(made(has))
+
+
+def test_an_environment_that_is_not_whole_is_made_anew_with_a_warning():
+    where = "/opt/ascend-console/stacks/vllm-ascend-0.23.0/venv/bin/python3.12"
+    found = made(server(**{**WHOLE, "packages": {**PACKAGES_0_23, "vllm": "0.1"}}, where=where))
+    assert "--clear" in step(found, "venv").argv and any("made anew" in text.en for text in found.warnings)
+    assert "--clear" not in step(made(server(**WHOLE)), "venv").argv
+
+
+def test_a_stack_of_ours_that_lacks_nnal_is_activated_anew():
+    where = "/opt/ascend-console/stacks/vllm-ascend-0.23.0/venv/bin/python3.12"
+    has = {**WHOLE, "nnal": [], "packages": PACKAGES_0_23}
+    assert keys(made(server(**has, where=where)).to_run)[-4:] == ["nnal", "activate", "smoke", "use"]
+    assert keys(made(server(**has)).to_run)[-1] == "nnal"  # the packages are somebody else's
+
+
+def test_planned_steps_are_steps_of_a_job():
+    found = made(server("A3"))
+    steps = {planned.key: as_step(planned) for planned in found.steps}
+    assert steps["driver"].argv[0] == "package-driver-first" and steps["driver"].needs_root
+    assert steps["vllm"].env == {"VLLM_TARGET_DEVICE": "empty"} and steps["vllm"].timeout_s == 3600.0
+    assert steps["toolkit"].argv == list(step(found, "toolkit").argv)
+    assert all(isinstance(one, Step) and one.title.zh for one in steps.values())
 
 
 def test_a_cpu_stack_needs_no_npu():
