@@ -80,10 +80,11 @@ class Row:
     simulated: bool
     wished: str
     has: Installed
+    like: Installed  # the same without what changes no verdict
 
 
 # pk -> (hash of the facts' text, family, catalogue, what was read): facts change seldom and are long.
-_read_before: dict[int, tuple[int, str, Catalogue, Installed]] = {}
+_read_before: dict[int, tuple[int, str, Catalogue, Installed, Installed]] = {}
 
 
 def rows() -> list[Row]:
@@ -94,18 +95,18 @@ def rows() -> list[Row]:
     if len(_read_before) > 2 * len(listed) + 100:
         _read_before.clear()
     return [
-        Row(pk, name, simulated, wished, _read_text(pk, text, family, known))
+        Row(pk, name, simulated, wished, *_read_text(pk, text, family, known))
         for pk, name, simulated, wished, text, family in listed
     ]
 
 
-def _read_text(pk: int, text: str, family: str, known: Catalogue) -> Installed:
+def _read_text(pk: int, text: str, family: str, known: Catalogue) -> tuple[Installed, Installed]:
     before = _read_before.get(pk)
     if before and before[:2] == (hash(text), family) and before[2] is known:
-        return before[3]
-    made = _read(json.loads(text), family, known)
-    _read_before[pk] = (hash(text), family, known, made)
-    return made
+        return before[3:]
+    has = _read(json.loads(text), family, known)
+    _read_before[pk] = (hash(text), family, known, has, installed.alike(has))
+    return _read_before[pk][3:]
 
 
 def _read(facts: Any, family: str, known: Catalogue) -> Installed:
@@ -113,26 +114,25 @@ def _read(facts: Any, family: str, known: Catalogue) -> Installed:
 
 
 def row_of(server: Server) -> Row:
-    return Row(
-        server.pk, server.name, server.simulated, server.wished_stack, _read(server.facts, server.family, catalogue())
-    )
+    has = _read(server.facts, server.family, catalogue())
+    return Row(server.pk, server.name, server.simulated, server.wished_stack, has, installed.alike(has))
 
 
 # ---------- verdicts ----------
 
 
 def verdict_of(row: Row, stack: Stack) -> Verdict:
-    return verdict.of(row.has, stack, catalogue())
+    return verdict.of(row.like, stack, catalogue())
 
 
 def counts(servers: Sequence[Row]) -> dict[str, Counter[str]]:
     """{name of the stack: how many servers get each verdict}."""
-    alike = Counter(row.has for row in servers)
+    groups = Counter(row.like for row in servers)
     result: dict[str, Counter[str]] = {}
     for stack in catalogue().stacks.values():
         tally: Counter[str] = Counter()
-        for has, n in alike.items():
-            tally[verdict.of(has, stack, catalogue()).word] += n
+        for like, n in groups.items():
+            tally[verdict.of(like, stack, catalogue()).word] += n
         result[stack.name] = tally
     return result
 

@@ -9,7 +9,7 @@ import re
 
 from deployments.stacks.draft import PACKAGE_S, Draft, Evidence, PlannedStep
 from deployments.stacks.installed import ASCEND, Part
-from deployments.stacks.versions import at_least, key, same
+from deployments.stacks.versions import PLAIN, at_least, key, same
 from deployments.steps import Text
 
 INFO = "ascend_toolkit_install.info"
@@ -104,8 +104,8 @@ def _install(draft: Draft, part: str, pattern: str, base: str, before: list[str]
 
 def _there_in_shared(draft: Draft) -> str | None:
     """The newest CANN in /usr/local/Ascend."""
-    versions = [part.version for part in draft.installed.cann or () if part.version and _base(part) == ASCEND]
-    return max(versions, key=key, default=None)
+    there = [part.version for part in draft.installed.cann or () if part.version and _base(part) == ASCEND]
+    return max((version for version in there if PLAIN.fullmatch(version)), key=key, default=None)
 
 
 def _uninstall_newer(draft: Draft) -> None:

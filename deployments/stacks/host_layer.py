@@ -4,11 +4,13 @@ A first install takes the driver, then the firmware; whatever goes over somethin
 the driver. There is no downgrade of either: both are uninstalled, and what follows is a first install.
 """
 
+import re
 from typing import NamedTuple
 
+from deployments.stacks.actions import KERNEL
 from deployments.stacks.draft import Draft, Evidence, PlannedStep
 from deployments.stacks.installed import ASCEND
-from deployments.stacks.versions import at_least, in_range, key, same
+from deployments.stacks.versions import PLAIN, at_least, in_range, key, same
 from deployments.steps import Text, python_module
 
 DRIVER_INFO, FIRMWARE_INFO = f"{ASCEND}/driver/version.info", f"{ASCEND}/firmware/version.info"
@@ -61,7 +63,7 @@ def _target(draft: Draft, least: str | None) -> Target:
         return Target(mode, wish, _firmware(draft, wish))
     if least and not at_least(has.driver, least):
         return Target("upgrade", _paired(draft, least), _firmware(draft, _paired(draft, least)))
-    if has.driver_whole is False:
+    if has.driver_whole is False and PLAIN.fullmatch(has.driver):
         return Target("upgrade", has.driver, _firmware(draft, has.driver))
     if draft.options.firmware and not same(draft.options.firmware, has.firmware):
         return Target("firmware", None, _firmware(draft, has.driver))
@@ -141,7 +143,7 @@ def _before(draft: Draft) -> None:
     """Tools and headers for the driver's build, and the account that it runs as."""
     kernel, debian = draft.installed.kernel, draft.installed.debian
     title = Text("编译驱动所需的软件包与内核头文件", "Tools and kernel headers for the driver's build")
-    if kernel is None or debian is None:
+    if kernel is None or debian is None or not re.fullmatch(KERNEL, kernel):
         draft.ask(
             "不知道这台服务器的内核或系统，无法写出软件包命令：等代理上报后再看。",
             "The kernel or the system of this server is not known, so its packages cannot be named: "

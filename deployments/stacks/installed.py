@@ -1,5 +1,6 @@
 """What a server has, read from its facts (deployments/agent/facts.py). None is what is not known, () is none."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -93,6 +94,33 @@ def read(facts: Mapping[str, Any], chip: str, catalogue: Catalogue) -> Installed
         pythons=_pythons(facts.get("pythons")),
         containers=_names(facts.get("containers")),
     )
+
+
+def alike(has: Installed) -> Installed:
+    """What a verdict rests on, without what differs from server to server and changes none: kernels, places.
+
+    Equal for many servers, so that each verdict is found once for all of them.
+    """
+    pythons = None if has.pythons is None else tuple(sorted({_placeless(python) for python in has.pythons}))
+    return dataclasses.replace(
+        has, kernel=has.kernel and "0", system=has.system and "-", pythons=pythons, cann=_placeless_parts(has.cann),
+        ops=_placeless_parts(has.ops), nnal=_placeless_parts(has.nnal),
+    )  # fmt: skip
+
+
+def _placeless(python: Python) -> Python:
+    """Environments keep that they are some, and those of our stacks where they lie."""
+    if python.path.startswith(f"{ROOT}/"):
+        return python
+    return python._replace(path="/-/venv/bin/python" if "/venv/" in python.path else "/-/bin/python")
+
+
+def _placeless_parts(parts: tuple[Part, ...] | None) -> tuple[Part, ...] | None:
+    """Versions, and whether they lie in the shared place."""
+    if parts is None:
+        return None
+    found = {part._replace(path=f"{ASCEND}/cann-0" if part.path.startswith(ASCEND) else "/-/cann-0") for part in parts}
+    return tuple(sorted(found, key=str))
 
 
 def _word(value: Any) -> str | None:

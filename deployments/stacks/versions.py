@@ -5,6 +5,7 @@ import re
 TOKEN = re.compile(r"\d+|[a-z]+")
 PRE = {"alpha": -4, "a": -4, "beta": -3, "b": -3, "rc": -2}
 PARTS = 12
+PLAIN = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,39}")  # what may stand in the name of a file
 CLAUSE = re.compile(r"(>=|<=|==|<|>)\s*([0-9][0-9.]*)")
 
 

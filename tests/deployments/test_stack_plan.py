@@ -352,14 +352,18 @@ def test_agents_that_tell_less_are_planned_for_all_the_same():
     assert verdict.summed(made(installed.read({**LITTLE, "cann": None}, "910B3", KNOWN))).word == "reachable"
 
 
-@pytest.mark.parametrize("value", [None, 7, "x" * 5000, [1, None, "a"], {"a": []}, [{"path": 3, "version": []}], True])
+@pytest.mark.parametrize(
+    "value", [None, 7, "x" * 5000, "9.9/../ ;x", [1, None, "a"], {"a": []}, [{"path": 3, "version": []}], True]
+)
 def test_facts_of_any_shape_are_read(value):
     names = ["arch", "os", "glibc", "driver", "firmware", "firmware_range", "cann", "cann_all", "ops", "nnal", "python",
              "pythons", "containers", "pci", "kernel"]  # fmt: skip
     for name in names:
         has = installed.read({**LITTLE, name: value}, "910B3", KNOWN)
         hash(has)
-        plan.as_json(made(has))
+        for stack, place in itertools.product((NEW, OLD, KNOWN.stacks["cpu-0.32.0"]), ("own", "shared")):
+            plan.as_json(made(has, stack, cann=place))
+        assert verdict.of(installed.alike(has), NEW, KNOWN).word == verdict.summed(made(has)).word
 
 
 def test_an_environment_that_is_not_whole_is_made_anew_with_a_warning():
@@ -383,6 +387,17 @@ def test_planned_steps_are_steps_of_a_job():
     assert steps["vllm"].env == {"VLLM_TARGET_DEVICE": "empty"} and steps["vllm"].timeout_s == 3600.0
     assert steps["toolkit"].argv == list(step(found, "toolkit").argv)
     assert all(isinstance(one, Step) and one.title.zh for one in steps.values())
+
+
+def test_servers_that_differ_in_places_only_are_alike_and_get_the_same_verdict():
+    one = server(**WHOLE, packages=PACKAGES_0_23)
+    two = server(**WHOLE, packages=PACKAGES_0_23, where="/home/li/venv/bin/python3.12", kernel="5.10.0-9")
+    assert one != two and installed.alike(one) == installed.alike(two)
+    for family, stack in itertools.product(CHIPS, KNOWN.stacks.values()):
+        for more in (PAIRED, WHOLE, {**WHOLE, "packages": PACKAGES_0_18}, {"glibc": "2.28"}, {"pythons": None}):
+            has = server(family, **more)
+            found, like = verdict.of(has, stack, KNOWN), verdict.of(installed.alike(has), stack, KNOWN)
+            assert found == like, (family, stack.name)
 
 
 def test_a_cpu_stack_needs_no_npu():
