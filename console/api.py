@@ -67,7 +67,8 @@ def wrong_shape(request: HttpRequest, error: ValidationError) -> HttpResponse:
 
 
 def _problem(item: dict[str, Any]) -> str:
-    place = ".".join(map(str, item.get("loc", ())[2:]))[:120]  # without "body" and the name of our own argument
+    loc = item.get("loc", ())
+    place = ".".join(map(str, loc[2:] or loc[1:]))[:120]  # without "body" and the name of our own argument
     return f"{place}: {item.get('msg', '')}"[:300]
 
 

@@ -16,7 +16,7 @@ from deployments import kinds
 from deployments.batch_api import router as batch_router
 from deployments.inventory_api import router as inventory_router
 from deployments.models import Attempt, Job, JobState, Server
-from deployments.services import jobs, logs, waiting
+from deployments.services import jobs, logs, stacks, waiting
 
 router = Router(tags=["jobs"])
 router.add_router("", batch_router)
@@ -31,6 +31,13 @@ class NewJob(Schema):
     params: dict[str, Any] = Field(default_factory=dict, description="Parameters of the kind")
     ticket: str = Field(default="", max_length=100, description="Number of the ticket that asked for it")
     wait: bool = Field(default=True, description="false: refuse the job where it would have to wait for another")
+
+
+class NewWish(Schema):
+    model_config = ConfigDict(extra="forbid")
+
+    stack: str = Field(max_length=63, description="Name of the stack; empty takes the wish away")
+    servers: list[str] = Field(max_length=2000, description="Names of the servers that are to have it")
 
 
 class JobFilter(Schema):
@@ -109,6 +116,12 @@ def retry(request: HttpRequest, job_id: int) -> HttpResponse:
 
     status, body = answer_once(request, make)
     return Answer(body, status=status)
+
+
+@router.post("/stack-wishes", tags=["stacks"], summary="Say which stack servers are to have")
+def wish_stack(request: HttpRequest, new: NewWish) -> HttpResponse:
+    changed = stacks.wish(new.servers, new.stack, by=request.user)  # type: ignore[arg-type]
+    return Answer({"stack": new.stack or None, "changed": sorted(server.name for server in changed)})
 
 
 def _jobs() -> QuerySet[Job]:

@@ -12,6 +12,7 @@ from deployments.views import (
     server_inventory,
     server_switches,
     servers_edit,
+    stack_changes,
 )
 
 app_name = "deployments"
@@ -71,6 +72,7 @@ urlpatterns = [
     path("servers/keys/", queue_pages.key_list, name="key-list"),
     path("servers/<slug:name>/keys", queue_pages.keys_change, name="server-keys"),
     path("servers/<slug:name>/switch-on", queue_pages.switch_on, name="server-switch-on"),
+    path("stacks/wish", stack_changes.stack_wish, name="stack-wish"),
     path("servers/<slug:name>/queue/pause", server_switches.queue_pause, name="server-queue-pause"),
     path("servers/<slug:name>/queue/resume", server_switches.queue_resume, name="server-queue-resume"),
     path("servers/<slug:name>/maintenance", server_switches.maintenance, name="server-maintenance"),

@@ -1,11 +1,12 @@
 """REST: servers and their NPUs as they are now."""
 
 import time
+from collections import Counter
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
-from ninja import Field, Router, Schema
+from ninja import Field, Query, Router, Schema
 from pydantic import ConfigDict
 
 from console import alerts
@@ -13,10 +14,27 @@ from console.answers import Answer
 from console.errors import ConsoleError, NotFound
 from console.models import Alert, User
 from deployments.models import Server
-from deployments.services import inventory, selection, servers
-from monitoring.services import cards, live_state
+from deployments.services import inventory, selection, servers, stacks
+from deployments.stacks import plan
+from monitoring.services import cards, live_state, stack_holders
 
 router = Router(tags=["servers"])
+
+
+class PlanChoices(Schema):
+    """What an operator may choose; what is left out is as the catalogue says."""
+
+    route: str = Field(default="", max_length=20, description="auto, venv or container")
+    driver: str = Field(default="", max_length=40, description="Version of the driver that is wished")
+    firmware: str = Field(default="", max_length=40, description="Version of the firmware that is wished")
+    cann: str = Field(default="", max_length=20, description="own: in the stack's folder; shared: /usr/local/Ascend")
+    layering: str = Field(default="", max_length=20, description="empty or wheels: how vLLM comes without its torch")
+    packages: str = Field(default="", max_length=300, description="Folder on the server with packages of the vendor")
+    wheelhouse: str = Field(default="", max_length=300, description="Folder on the server in place of every index")
+    index: str = Field(default="", max_length=300, description="Index of Python packages")
+    registry: str = Field(default="", max_length=300, description="Registry of images")
+    image_archive: str = Field(default="", max_length=300, description="Archive on the server to load the image from")
+    python: str = Field(default="", max_length=300, description="Path or version of the Python to use")
 
 
 @router.get("/servers", summary="Servers with their state and NPU counts")
@@ -101,6 +119,27 @@ def _server(name: str) -> Server:
             code="unknown_server",
         )
     return server
+
+
+@router.get("/servers/{name}/stack-plan", tags=["stacks"], summary="The steps that bring a server to a stack")
+def stack_plan(request: HttpRequest, name: str, stack: str, choices: Query[PlanChoices]) -> HttpResponse:
+    server, wanted = stacks.find_server(name), stacks.find(stack)
+    options = stacks.read_options(choices.dict())
+    made = stacks.plan_for(server, wanted, options, stack_holders.of(server))
+    return Answer({"server": server.name, "simulated": server.simulated, **plan.as_json(made)})
+
+
+@router.get("/stacks", tags=["stacks"], summary="Every stack, and how many servers match or can be brought to it")
+def list_stacks(request: HttpRequest) -> HttpResponse:
+    return Answer(stacks.catalogue_json(stacks.rows()))
+
+
+@router.get("/stacks/{name}", tags=["stacks"], summary="One stack, with a verdict for each server")
+def show_stack(request: HttpRequest, name: str) -> HttpResponse:
+    stack, rows = stacks.find(name), stacks.rows()
+    verdicts = [stacks.verdict_json(row, stacks.verdict_of(row, stack)) for row in rows]
+    tally = Counter(str(one["verdict"]) for one in verdicts)
+    return Answer({**stacks.stack_json(stack, tally), "verdicts": verdicts})
 
 
 @router.get("/alerts", tags=["alerts"], summary="Alerts, newest first; those that fire, or those that ended")

@@ -58,6 +58,7 @@ class Server(models.Model):
     facts = models.JSONField(default=dict, blank=True)  # shape: deployments/agent/facts.py
     facts_at = models.DateTimeField(null=True, blank=True)  # when the agent last found them so
     family = models.CharField(max_length=40, blank=True, default="")  # the chip name most of its NPUs print
+    wished_stack = models.CharField(max_length=63, blank=True, default="")  # name of a stack; '' where none is wished
     last_seen_at = models.DateTimeField(null=True, blank=True)  # last beat or sample, by the console's clock
     clock_offset_s = models.FloatField(null=True, blank=True)  # server's clock minus ours
     # What its agent counts, as its beat says: payloads refused and why the last was, payloads that came again.

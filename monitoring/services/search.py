@@ -29,13 +29,14 @@ PAGES = (
     ("deployments:batch-list", "table", "batches 批次 pici"),
     ("deployments:queue-list", "queue", "queues 队列 duilie"),
     ("monitoring:alert-list", "alert", "alerts 告警 gaojing"),
+    ("monitoring:stack-list", "stack", "stacks 软件栈 ruanjianzhan"),
 )
 
 
 def _pages(word: str) -> list[dict[str, str]]:
     titles = {
         "fleet": gettext("Fleet"), "server": gettext("Servers"), "job": gettext("Jobs"), "table": gettext("Batches"),
-        "alert": gettext("Alerts"), "queue": gettext("Queues"),
+        "alert": gettext("Alerts"), "queue": gettext("Queues"), "stack": gettext("Stacks"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 

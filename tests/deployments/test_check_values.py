@@ -5,9 +5,11 @@ from functools import partial
 
 import pytest
 
-from deployments.kinds.check_probes import limits, links, npus, pci, stack, system, tuning, versions
+from deployments.kinds.check_probes import limits, links, npus, pci, stack, system, tuning
 from deployments.kinds.check_probes.finding import MOST, Finding, Probe, clean, item, line
 from deployments.kinds.check_probes.host import Host
+from deployments.stacks import versions
+from deployments.stacks.catalogue import built_in
 from deployments.steps import Text
 from tests.deployments.check_bench import (
     demo_host,
@@ -36,6 +38,16 @@ def test_versions_sort_as_they_were_released(older, newer):
     assert not versions.at_least(older, newer)
 
 
+def test_a_whole_line_takes_its_release_candidates():
+    assert versions.at_least("25.2.rc1", "25.2.X") and versions.at_least("26.0.RC1", "25.2.X")
+    assert not versions.at_least("25.0.rc1.1", "25.2.X") and not versions.at_least("25.0.rc1.1", "25.0")
+
+
+@pytest.mark.parametrize(("version", "in_it"), [("3.9.9", False), ("3.10", True), ("3.12.7", True), ("3.13.0", False)])
+def test_pythons_fit_the_range_of_a_stack(version, in_it):
+    assert versions.fits(version, ">=3.10,<3.13") is in_it
+
+
 def test_a_range_of_firmware_takes_its_whole_last_series():
     assert versions.in_range("7.2.99.1.220", "7.0.0", "7.2.99")
     assert versions.in_range("7.0.0", "7.0.0", "7.2.99")
@@ -44,10 +56,11 @@ def test_a_range_of_firmware_takes_its_whole_last_series():
 
 
 @pytest.mark.parametrize(
-    ("cann", "driver"), [("9.1.0", "25.2"), ("9.1.0-beta.1", "25.2"), ("8.5.1", "25.0"), ("7.0.0", None), ("", None)]
+    ("cann", "driver"),
+    [("9.1.0", "25.2.X"), ("9.1.0-beta.1", "25.2.X"), ("8.5.1", "25.0.X"), ("7.0.0", None), ("", None)],
 )
 def test_each_cann_names_its_oldest_driver(cann, driver):
-    assert versions.min_driver(cann) == driver
+    assert built_in().cann_driver_min(cann) == driver
 
 
 @pytest.mark.parametrize(

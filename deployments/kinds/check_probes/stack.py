@@ -5,19 +5,15 @@ import re
 from deployments.kinds.check_probes.finding import Finding, Probe, failed, job, ok, unknown, warning
 from deployments.kinds.check_probes.host import Host
 from deployments.kinds.check_probes.pci import npu_devices
-from deployments.kinds.check_probes.versions import (
-    DEFAULT_CANN,
-    DEFAULT_DRIVER,
-    VLLM_ASCEND,
-    at_least,
-    in_range,
-    key,
-    min_driver,
-)
+from deployments.stacks import catalogue
+from deployments.stacks.versions import at_least, in_range, key
 from deployments.steps import Text
 from monitoring.parsers import cann_install_info, version_info
 from monitoring.parsers.failures import values_of
 
+STACKS = catalogue.built_in()
+DEFAULT_CANN = STACKS.default.cann
+DEFAULT_DRIVER = STACKS.driver_min(STACKS.default) or ""
 ASCEND = "/usr/local/Ascend"
 RUNTIMES = ("docker", "podman", "nerdctl")
 ARCHES = ("aarch64-linux", "x86_64-linux")
@@ -165,9 +161,9 @@ def cann(host: Host) -> Finding:
             ),
         )
     found = ", ".join(versions)
-    if any(version.lower() in VLLM_ASCEND for version in versions):
-        row = next(VLLM_ASCEND[version.lower()] for version in versions if version.lower() in VLLM_ASCEND)
-        return ok(f"{found} → vLLM-Ascend {row}", DEFAULT_CANN)
+    row = next(filter(None, map(STACKS.row_for, versions)), None)
+    if row:
+        return ok(f"{found} → vLLM-Ascend {row.vllm_ascend}", DEFAULT_CANN)
     remedy = Text(
         f"没有一个 vLLM-Ascend 版本是配这个 CANN 的：旁边再装一套 CANN {DEFAULT_CANN}。",
         f"No vLLM-Ascend release is pinned to this CANN: install CANN {DEFAULT_CANN} beside it.",
@@ -188,7 +184,7 @@ def cann_driver(host: Host) -> Finding:
             ),
         )
     newest = versions[-1]
-    least = min_driver(newest)
+    least = STACKS.cann_driver_min(newest)
     found = f"CANN {newest} + {found_driver}"
     if least is None:
         return unknown(

@@ -6,13 +6,14 @@ from typing import Any
 from deployments.kinds.check_probes.finding import Finding, Probe, failed, ok, unknown, warning
 from deployments.kinds.check_probes.host import Host, Trouble
 from deployments.kinds.check_probes.textfiles import meminfo
-from deployments.kinds.check_probes.versions import at_least
+from deployments.stacks import catalogue
+from deployments.stacks.versions import at_least
 from deployments.steps import Text
 from monitoring.parsers import lscpu, os_release
 from monitoring.parsers.failures import values_of
 
 GIB = 1024 * 1024  # in kB, as /proc/meminfo and df count
-LEAST_GLIBC = "2.34"
+LEAST_GLIBC = catalogue.built_in().default.glibc_min or "2.17"
 MODEL_FOLDERS = ("/models", "/data/models", "/home/models", "/data", "/home", "/")
 
 # Operating systems with an aarch64 package list (ascend-deployer 26.0.0): ID of os-release -> pattern of VERSION.

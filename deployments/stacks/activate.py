@@ -1,0 +1,63 @@
+"""`python -m deployments.stacks.activate write FOLDER [SET_ENV …]` and `… use FOLDER`.
+
+`write` makes FOLDER/activate, which a shell reads to work with this stack: the files of CANN and NNAL, then the
+environment. `use` makes `current` beside FOLDER point to it, at once and whole; the stack before stays where it is.
+"""
+
+import shlex
+import sys
+from pathlib import Path
+
+
+def text(folder: Path, set_env: list[str]) -> str:
+    """What stands in the activate file."""
+    rows = [f". {shlex.quote(file)}" for file in [*set_env, f"{folder}/venv/bin/activate"]]
+    return "\n".join(
+        [f"# Stack {folder.name}: read this file with `.` in a shell.", *rows,
+         f"export ASCEND_CONSOLE_STACK={shlex.quote(folder.name)}", ""]
+    )  # fmt: skip
+
+
+def write(folder: Path, set_env: list[str]) -> str:
+    """Write FOLDER/activate. What went wrong, '' when nothing did."""
+    missing = [file for file in [*set_env, f"{folder}/venv/bin/activate"] if not Path(file).is_file()]
+    if missing:
+        return f"Missing: {', '.join(missing)}. The stack is not whole, and is not used."
+    new = folder / ".activate.new"
+    new.write_text(text(folder, set_env), encoding="utf-8")
+    new.replace(folder / "activate")
+    return ""
+
+
+def use(folder: Path) -> str:
+    """Make `current` point to the stack. What went wrong, '' when nothing did."""
+    if not (folder / "activate").is_file():
+        return f"{folder} has no activate file. Install the stack first."
+    current = folder.parent / "current"
+    if current.exists() and not current.is_symlink():
+        return f"{current} is no link. Move it away, then try again."
+    before = str(current.readlink()) if current.is_symlink() else ""
+    if before == folder.name:
+        print(f"{folder.name} is in use already")
+        return ""
+    new = folder.parent / ".current.new"
+    new.unlink(missing_ok=True)
+    new.symlink_to(folder.name)
+    new.replace(current)
+    print(f"in use: {folder.name}" + (f"; before: {before}" if before else ""))
+    return ""
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) < 2 or arguments[0] not in ("write", "use") or (arguments[0] == "use" and len(arguments) > 2):
+        print("It takes: write FOLDER [SET_ENV …], or use FOLDER.", file=sys.stderr)
+        return 2
+    folder = Path(arguments[1])
+    problem = write(folder, arguments[2:]) if arguments[0] == "write" else use(folder)
+    if problem:
+        print(problem, file=sys.stderr)
+    return 1 if problem else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,169 @@
+"""What a plan is made of, and the draft that the makers of its layers write into."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from deployments.stacks import actions
+from deployments.stacks.catalogue import Catalogue, Stack
+from deployments.stacks.installed import ROOT, Installed
+from deployments.steps import Step, Text
+
+PIP_S, PACKAGE_S, BOOT_S = 3600.0, 3600.0, 1800.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """What an operator chooses. An empty text is "as the data says".
+
+    `route`: auto | venv | container. `driver`, `firmware`: versions that are wished instead of what is there.
+    `cann`: own | shared; own lies in the stack's folder and needs no root, shared in /usr/local/Ascend.
+    `layering`: empty | wheels, how vLLM comes without its torch (install.md 8a). `wheelhouse`: a folder on the
+    server that takes the place of every index. `packages`: the folder with packages of the vendor.
+    """
+
+    route: str = "auto"
+    driver: str = ""
+    firmware: str = ""
+    cann: str = "own"
+    layering: str = "empty"
+    packages: str = actions.PACKAGES
+    wheelhouse: str = ""
+    index: str = ""
+    registry: str = ""
+    image_archive: str = ""
+    account: str = "ascend-console"
+    python: str = ""
+
+
+ROUTES, CANN_PLACES, LAYERINGS = ("auto", "venv", "container"), ("own", "shared"), ("empty", "wheels")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Why a step need not run: what was read where."""
+
+    file: str
+    value: str
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One step. Fields that Step of deployments/steps.py has as well mean the same there.
+
+    `state`: satisfied (with `evidence`) | run | look (it runs only where it finds that it must: nothing is known).
+    `argv` is the whole command; with `needs_root` it is what `action` stands for. `accepts` are exit codes that are
+    no failure, `says` patterns (any case) of which one must be printed, `reads` what must be found afterwards.
+    `package` is the file of the vendor that it needs.
+    """
+
+    key: str
+    layer: str  # host | cann | python | container
+    title: Text
+    state: str = "run"
+    argv: tuple[str, ...] = ()
+    action: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    timeout_s: float = 600.0
+    needs_root: bool = False
+    reboot: bool = False
+    reboot_s: float = BOOT_S
+    may_fail: bool = False
+    accepts: tuple[int, ...] = (0,)
+    says: tuple[str, ...] = ()
+    reads: Evidence | None = None
+    evidence: Evidence | None = None
+    package: str = ""
+    note: Text | None = None
+
+
+def as_step(planned: PlannedStep) -> Step:
+    """The step as a job runs it: every field that both have. What root does is asked for by its action."""
+    both = {one.name for one in dataclasses.fields(Step)} & {one.name for one in dataclasses.fields(PlannedStep)}
+    made = {name: getattr(planned, name) for name in both}
+    made |= {"argv": list(planned.action or planned.argv), "env": dict(planned.env)}
+    return Step(**made)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why there is no way; `code` is stable."""
+
+    code: str
+    text: Text
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that holds an NPU. `ours`: the console started it, as part of `job` where that is known."""
+
+    pid: int | None
+    user: str = ""
+    program: str = ""
+    npu: str = ""
+    container: str = ""
+    ours: bool = False
+    job: int | None = None
+
+
+@dataclass
+class Draft:
+    """A plan in the making."""
+
+    catalogue: Catalogue
+    stack: Stack
+    installed: Installed
+    options: Options
+    steps: list[PlannedStep] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    gaps: list[Text] = field(default_factory=list)  # what a person must name or put in place before
+    warnings: list[Text] = field(default_factory=list)
+    addresses: list[str] = field(default_factory=list)
+
+    @property
+    def family(self) -> str:
+        return self.installed.family or ""
+
+    @property
+    def arch(self) -> str:
+        return self.installed.arch or "aarch64"
+
+    @property
+    def folder(self) -> str:
+        """Where the stack lies on the server."""
+        return f"{ROOT}/{self.stack.name}"
+
+    @property
+    def cann(self) -> str:
+        return self.stack.cann_for(self.installed.family)
+
+    def add(self, step: PlannedStep) -> None:
+        self.steps.append(step)
+
+    def satisfied(self, key: str, layer: str, title: Text, file: str, value: str, note: Text | None = None) -> None:
+        self.add(PlannedStep(key, layer, title, "satisfied", evidence=Evidence(file, value), note=note))
+
+    def root(self, key: str, layer: str, title: Text, action: Sequence[str], **more: object) -> None:
+        """A step that root does."""
+        step = PlannedStep(
+            key, layer, title, argv=actions.command(*action), action=tuple(action), needs_root=True, timeout_s=PACKAGE_S
+        )
+        self.add(dataclasses.replace(step, **more))  # type: ignore[arg-type]
+
+    def refuse(self, code: str, zh: str, en: str) -> None:
+        self.refusals.append(Refusal(code, Text(zh, en)))
+
+    def warn(self, zh: str, en: str) -> None:
+        if Text(zh, en) not in self.warnings:
+            self.warnings.append(Text(zh, en))
+
+    def ask(self, zh: str, en: str) -> None:
+        if Text(zh, en) not in self.gaps:
+            self.gaps.append(Text(zh, en))
+
+    def calls(self, *addresses: str) -> None:
+        self.addresses += [address for address in addresses if address and address not in self.addresses]
+
+    def package(self, name: str) -> str:
+        """The path of a package of the vendor on the server."""
+        return f"{self.options.packages.rstrip('/')}/{name}"

