@@ -217,7 +217,8 @@ def _step(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> N
 def _step_end(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
     state = event.get("state") if event.get("state") in ("succeeded", "failed", "skipped", "cancelled") else "failed"
     values = {"state": state, "exit_code": _exit(event.get("exit")), "last_line": line, "ended_at": at}
-    Step.objects.filter(attempt=attempt, n=_small(event.get("n"))).update(**values)
+    # A runner that died between two steps leaves its adopter the number of the one that had ended.
+    Step.objects.filter(attempt=attempt, n=_small(event.get("n")), state="running").update(**values)
 
 
 def _item(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
@@ -265,6 +266,13 @@ def _ended(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> 
     attempt.exit_code = _exit(event.get("exit"))
     attempt.ended_at = at
     attempt.done = True
+    # Nothing runs in an attempt that has ended: its runner may have died as a step was about to begin.
+    left = {
+        "state": "cancelled" if attempt.state == JobState.CANCELLED else "failed",
+        "last_line": line,
+        "ended_at": at,
+    }
+    Step.objects.filter(attempt=attempt, state="running").update(**left)
 
 
 FOLDS = {

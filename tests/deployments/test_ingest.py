@@ -216,3 +216,17 @@ def test_a_time_that_no_page_can_show_is_moved_to_one_that_it_can(server, attemp
     attempt.refresh_from_db()
     assert 1970 <= attempt.started_at.year <= 9999
     timezone.localtime(attempt.started_at)
+
+
+def test_no_step_runs_in_an_attempt_that_has_ended_and_an_ended_step_keeps_its_state(server, attempt, spool):
+    """A runner that dies as its second step is about to begin leaves its adopter the number of the first."""
+    told = [
+        spool.event(e="started"),
+        spool.event(e="step", n=1, of=2, title=["一", "One"], argv=["a"]),
+        spool.event(e="step_end", n=1, state="succeeded", exit=0),
+        spool.event(e="step", n=2, of=2, title=["二", "Two"], argv=["b"]),
+        spool.event(e="step_end", n=1, state="failed", exit=None),
+        spool.event(e="ended", state="failed", exit=None, reason=["死", "died"]),
+    ]
+    ingest.store({server.pk: told})
+    assert list(attempt.steps.values_list("n", "state", "last_line")) == [(1, "succeeded", 3), (2, "failed", 6)]
