@@ -67,9 +67,10 @@ class Runner:
         await self._run_all(await self._rows(RowState.READY), one, self.many.at_once)
 
     def stop(self, why: str) -> None:
-        loop, self.why = self._loop, self.why or why
-        if loop is not None:
-            loop.call_soon_threadsafe(self._cut_off)
+        self.why = self.why or why  # first: who begins in this moment looks at it after its loop is known
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile, and all with it
+                self._loop.call_soon_threadsafe(self._cut_off)
 
     def _cut_off(self) -> None:
         if self._work is not None:
