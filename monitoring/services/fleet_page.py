@@ -102,8 +102,10 @@ def job_of(attempt: str | None) -> int | None:
 def holder(now: Now) -> str:
     """Who holds the server's NPUs, in the reader's language; '' where there is none to hold."""
     told = _holder(now)
-    mark = gettext(MARKS[now["mark"]]) if now.get("mark") else ""
-    return " · ".join(part for part in (mark, told) if part)
+    if not now["mark"]:
+        return told
+    mark = gettext(MARKS[now["mark"]])
+    return f"{mark} · {told}" if told else mark
 
 
 def _holder(now: Now) -> str:

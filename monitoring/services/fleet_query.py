@@ -68,6 +68,8 @@ def matches(server: PageServer, asked: Asked) -> bool:
         return False
     if asked.show and not _shows(server, asked.show):
         return False
+    if not asked.find:
+        return True
     text = " ".join(server[name] for name in TEXTS)
     return has_words(text, asked.find, rack=server["rack"], site=server["site"], labels=server["labels"])
 

@@ -25,6 +25,11 @@ Now = dict[str, Any]
 RANGES = {"aicore_pct": (0.0, 100.0), "hbm_pct": (0.0, 100.0), "temp_c": (20.0, 100.0), "power_w": (0.0, 500.0)}
 METRICS = tuple(RANGES)
 HEARD = ("live", "maintenance")  # states of a server whose last reading is valid now
+# What the "now" of a server takes from its row: of a thousand of them, every column counts.
+READ = (
+    "name", "display_name", "simulated", "rack", "site", "labels", "quarantine", "draining", "drained_at", "cordons",
+    "maintenance", "last_seen_at", "family",
+)  # fmt: skip
 STEPS = 16
 UNKNOWN_STEP = STEPS
 
@@ -180,7 +185,7 @@ def unheard(server: Server) -> Now:
 
 def all_now() -> list[Now]:
     """The "now" of every server, by id. One database query; without Redis what the database knows."""
-    servers = list(Server.objects.present().order_by("id").defer("facts", "notes", "key", "redis_password"))
+    servers = list(Server.objects.present().order_by("id").only(*READ))
     try:
         kept = client().hgetall(streams.FLEET_NOW)
     except redis.RedisError:
