@@ -214,9 +214,18 @@ DEMO = {1: "none", 2: "none", 3: "cannot", 5: "cannot", 6: "none", 11: "none", 1
 def test_the_demo_fleet_gets_plans_of_its_families(number, expected):
     member = demo_fleet.server(number - 1)
     system, has = systems.of(member), member.stack
-    told = {"arch": "aarch64", "kernel": system.kernel, "os": system.name, "glibc": system.glibc, "python": "3.11.6",
-            "driver": has.driver, "firmware": has.firmware, "firmware_range": [has.accepts.strip("[]").replace(",", "–")],
-            "cann": has.cann, "containers": ["docker"] if system.docker else []}  # fmt: skip
+    told = {
+        "arch": "aarch64",
+        "kernel": system.kernel,
+        "os": system.name,
+        "glibc": system.glibc,
+        "python": "3.11.6",
+        "driver": has.driver,
+        "firmware": has.firmware,
+        "firmware_range": [has.accepts.strip("[]").replace(",", "–")],
+        "cann": has.cann,
+        "containers": ["docker"] if system.docker else [],
+    }
     row = Server(name=member.name, family=member.spec.chip, facts=told)
     made = stacks.plan.make(stacks.row_of(row).has, stacks.find(DEFAULT), stacks.catalogue())
     assert ("cannot" if made.refusals else made.mode) == expected
