@@ -1,10 +1,13 @@
 """How stacks are shown: verdicts, states and steps as word, shape and colour."""
 
 from django import template
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from console.templatetags.frame import icon
+from deployments.models import Server
+from deployments.services import stacks
 from monitoring.services import stack_page
 
 register = template.Library()
@@ -31,3 +34,19 @@ def count(what: str, name: str, n: int) -> SafeString:
     return format_html(
         '<span class="state {}" title="{}">{}<span>{}</span></span>', look, word, icon(shape, "", str(word)), n
     )
+
+
+@register.simple_tag
+def stack_of(server: Server) -> SafeString:
+    """The stack of a server for the line under its name: the wished one with its state, else the one it matches."""
+    row = stacks.row_of(server)
+    drifted = stacks.drift([row])
+    if drifted and drifted[0].found:
+        plan = reverse("monitoring:stack-plan", args=[row.wished, row.name])
+        return format_html('<a href="{}">{}</a> {}', plan, row.wished, said("drift", drifted[0].state))
+    if drifted:
+        return format_html("{} {}", row.wished, said("drift", drifted[0].state))
+    has = stacks.has_now(row)
+    if has is None:
+        return format_html("—")
+    return format_html('<a href="{}">{}</a>', reverse("monitoring:stack-detail", args=[has.name]), has.name)

@@ -15,6 +15,8 @@ from console.errors import Invalid
 from console.models import ApiToken, User
 from console.redis import client as redis_client
 from console.streams import FLEET_NOW
+from deployments.demo import fleet as demo_fleet
+from deployments.demo import systems
 from deployments.models import Npu, Server
 from deployments.services import stacks
 from deployments.stacks.catalogue import STATES
@@ -191,6 +193,42 @@ def test_a_wish_for_a_stack_that_is_gone_is_said(signed_in):
     Server.objects.create(name="kp-1", wished_stack="house-9")
     page = signed_in("viewer").get("/stacks/").content.decode()
     assert "stack is gone" in page and "house-9" in page and "/stacks/house-9/" not in page
+
+
+def test_the_page_of_a_server_names_its_stack(signed_in, fleet):
+    viewer = signed_in("viewer")
+    assert f'href="/stacks/{DEFAULT}/"' in viewer.get("/servers/kp-match/").content.decode()
+    assert "/stacks/vllm" not in viewer.get("/servers/kp-old/").content.decode()
+    Server.objects.update(wished_stack=DEFAULT)
+    page = viewer.get("/servers/kp-reach/").content.decode()
+    assert f'href="/stacks/{DEFAULT}/plan/kp-reach/"' in page and "drifted" in page
+    Server.objects.update(wished_stack="<b>gone")
+    assert "&lt;b&gt;gone" in viewer.get("/servers/kp-reach/").content.decode()
+
+
+# Of the simulated servers by number: verdict on the default stack, and what happens to the host layer.
+DEMO = {1: "none", 2: "none", 3: "cannot", 5: "cannot", 6: "none", 11: "none", 12: "cannot", 13: "upgrade", 17: "none"}
+
+
+@pytest.mark.parametrize(("number", "expected"), DEMO.items())
+def test_the_demo_fleet_gets_plans_of_its_families(number, expected):
+    member = demo_fleet.server(number - 1)
+    system, has = systems.of(member), member.stack
+    told = {
+        "arch": "aarch64",
+        "kernel": system.kernel,
+        "os": system.name,
+        "glibc": system.glibc,
+        "python": "3.11.6",
+        "driver": has.driver,
+        "firmware": has.firmware,
+        "firmware_range": [has.accepts.strip("[]").replace(",", "–")],
+        "cann": has.cann,
+        "containers": ["docker"] if system.docker else [],
+    }
+    row = Server(name=member.name, family=member.spec.chip, facts=told)
+    made = stacks.plan.make(stacks.row_of(row).has, stacks.find(DEFAULT), stacks.catalogue())
+    assert ("cannot" if made.refusals else made.mode) == expected
 
 
 def test_a_site_file_is_read_while_the_console_runs_and_its_mistakes_are_named(signed_in, settings, tmp_path):
