@@ -357,7 +357,8 @@ class Ingest:
     def _judge_silence(self, at: float, monotonic: float) -> None:
         if self._is_due("listen", monotonic, float("inf")):
             self.silence.begin(self.redis, self.telemetry.servers.values(), monotonic)
-        self.silence.judge(self.redis, self.telemetry.servers, self.telemetry.last_heard, monotonic, at)
+        heard = self.telemetry.last_heard
+        self.silence.judge(self.redis, self.telemetry.servers, heard, monotonic, at, reaper.restarting())
 
     def _seed_heads(self) -> None:
         """The heads of what moved lately: a predecessor may have died between its commit and its messages."""

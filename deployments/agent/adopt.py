@@ -76,12 +76,20 @@ class Adopter:
         self.finished &= {folder.name for folder in found}
         looks = {folder: self._look(folder) for folder in found if folder.name not in self.finished}
         living = [folder.name for folder, look in looks.items() if look == "lives"]
-        busy = {_job(name) for name in living}
+        busy = {_job(name) for name in living} | {_job(folder.name) for folder in looks if self._awaits(folder)}
         waiting = sorted((folder for folder, look in looks.items() if look == "waits"), key=_turn)
         # A job that was lost and is run again may still run here: the new attempt waits for the old one's end.
-        waiting = [folder for folder in waiting if _job(folder.name) not in busy or (folder / "cancel").exists()]
+        waiting = [
+            folder
+            for folder in waiting
+            if _job(folder.name) not in busy or self._awaits(folder) or (folder / "cancel").exists()
+        ]
         room = max(0, MAX_RUNNERS - len(living))
         return living + [folder.name for folder in waiting[:room] if self._start(folder)]
+
+    def _awaits(self, folder: Path) -> bool:
+        """Whether it has begun, and waits for the server to start anew."""
+        return folder.name not in self.finished and reboots.is_left(folder)
 
     def _bid_farewell(self) -> None:
         """Forget the runners that have ended; one that found no room on the disk has not been a try."""

@@ -11,7 +11,7 @@ undone, and what was frozen happens within five seconds after the end, on the fa
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,15 +95,24 @@ class Silence:
         }
 
     def judge(
-        self, connection: Any, servers: Mapping[int, Server], heard: Mapping[int, float], now: float, at: float
+        self,
+        connection: Any,
+        servers: Mapping[int, Server],
+        heard: Mapping[int, float],
+        now: float,
+        at: float,
+        restarting: Collection[int] = (),
     ) -> None:
-        """`heard`: when each was heard last (monotonic). Raises redis.RedisError, DatabaseError."""
+        """`heard`: when each was heard last (monotonic). `restarting`: ids whose silence a job has brought about.
+
+        Raises redis.RedisError, DatabaseError.
+        """
         ended_by = connection.getdel(streams.DOUBT_ENDED) if self.is_on else None
         for simulated, group in self.groups.items():
             ages = {}
             for pk, server in servers.items():
                 last = max(heard.get(pk, 0.0), self.expected.get(pk, 0.0))
-                if server.simulated == simulated and last and not _is_excused(server):
+                if server.simulated == simulated and last and pk not in restarting and not _is_excused(server):
                     ages[pk] = now - last
             if ended_by and group.on:
                 group.accepted |= {pk for pk, age in ages.items() if age > settings.SILENT_AFTER_S}
