@@ -7,6 +7,7 @@ JOIN_* in the environment. Run again it repairs: what is there and good is kept,
 import json
 import os
 import pwd
+import secrets
 import shutil
 import subprocess
 import sys
@@ -224,7 +225,9 @@ def join(console: Console, prefix: Path, code: Path, server_id: int, wish: str) 
         before = None
     user, made_user = account(wish or (before.user if before and before.user else ""))
     made_user = made_user or bool(before and before.made_user and before.user == user)
-    place = install.Install(prefix, console.url, console.pin, server_id, user, made_user, install.has_systemd())
+    place = install.Install(
+        prefix, console.url, console.pin, server_id, user, made_user, install.has_systemd(), secrets.token_hex(8)
+    )
     own_files(place)
     place.save()
     make_environment(place, code)
