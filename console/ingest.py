@@ -24,7 +24,7 @@ from django.utils import timezone
 from console import live, streams
 from deployments import ingest as jobs_ingest
 from deployments.models import Attempt, Job, JobState, Server
-from deployments.services import batches, jobs, reaper, waiting
+from deployments.services import batches, jobs, orders, reaper, waiting
 from monitoring.ingest import Messages, Telemetry
 
 log = logging.getLogger(__name__)
@@ -53,6 +53,8 @@ class Ingest:
         self.telemetry_cursors: dict[int, str] = {}
         self.heads: dict[int, tuple[str, int, float]] = {}  # job id -> (attempt, last line, when it moved)
         self.active: dict[int, set[str]] = {}  # server -> attempts that its beats name as running
+        self.answers: dict[int, orders.Answers] = {}  # server -> what it says about orders, until it is noted
+        self.answered: dict[int, orders.Answers] = {}  # what it said before: agents repeat it in every beat
         self.stopping = False
         self.lag_ms = 0.0
         self._due: dict[str, float] = {}
@@ -116,6 +118,7 @@ class Ingest:
         if self._is_due("servers", monotonic, 2.0):
             self._load_servers()
         self._read_beats(at)
+        self._note_answers()
         self._read_logs()
         messages = self._read_telemetry(at)
         if self._is_due("second", monotonic, 1.0):
@@ -151,7 +154,19 @@ class Ingest:
                 return
             pk = _server_of(message["channel"])
             self.telemetry.beat(pk, at)
-            self.active[pk] = _active(message["data"])
+            said = _beat(message["data"])
+            self.active[pk] = _active(said)
+            answers = orders.read_answers(said.get("orders"))
+            if answers and answers != self.answered.get(pk):
+                self.answers[pk] = answers
+
+    def _note_answers(self) -> None:
+        if not self.answers:
+            return
+        known = {pk: answers for pk, answers in self.answers.items() if pk in self.telemetry.servers}
+        orders.take_answers(known)
+        self.answered |= known
+        self.answers.clear()
 
     def _read_logs(self) -> None:
         """Store what came, then trim, acknowledge and publish, in this order: a trimmed entry is stored, an
@@ -260,6 +275,7 @@ class Ingest:
             reaper.mark_lost(self.telemetry.silent_since(monotonic - settings.OFFLINE_AFTER_S))
         reaper.resend(timezone.now())
         reaper.resend_cancels(timezone.now())
+        orders.look_after(timezone.now())
         jobs.release(waiting.servers_with_room())
         batches.advance_all(batches.under_way())
 
@@ -307,10 +323,16 @@ def _after(entry_id: str) -> str:
     return f"{milliseconds}-{int(sequence) + 1}"
 
 
-def _active(data: bytes) -> set[str]:
-    """The attempts that a beat names as running."""
+def _beat(data: bytes) -> dict[str, Any]:
+    """What a beat says, {} where it is not to be read."""
     try:
-        active = json.loads(data).get("active", []) if len(data) <= MAX_BEAT_BYTES else []
-    except (ValueError, AttributeError, RecursionError):
-        return set()
+        said = json.loads(data) if len(data) <= MAX_BEAT_BYTES else {}
+    except (ValueError, RecursionError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _active(said: dict[str, Any]) -> set[str]:
+    """The attempts that a beat names as running."""
+    active = said.get("active")
     return {name for name in active[:MAX_ACTIVE] if isinstance(name, str)} if isinstance(active, list) else set()

@@ -25,6 +25,10 @@ def beat(server_id: int) -> str:
     return f"h:{server_id}:beat"
 
 
+def orders(server_id: int) -> str:
+    return f"h:{server_id}:orders"
+
+
 BEATS = "h:*:beat"
 FLEET_NOW = "fleet:now"  # hash server id -> JSON "now", see monitoring/services/live_state.py
 FLEET_STEPS = "fleet:steps"  # hash metric -> JSON {"gen", "steps"}: one letter of base 36 a cell, for who joins

@@ -87,8 +87,8 @@ class Dispatcher:
         return "accepted"
 
 
-def verify(config: Config, body: Any, mac: Any, now: float) -> dict[str, Any]:
-    """The payload, when it is signed with this server's key, meant for it, and still valid. Raises Refused."""
+def opened(config: Config, body: Any, mac: Any, now: float) -> dict[str, Any]:
+    """What is signed with this server's key, meant for it, and still valid at `now`. Raises Refused."""
     if not isinstance(body, str) or not isinstance(mac, str) or len(body) > MAX_BODY:
         raise Refused("the payload is not a signed text")
     if not mac.isascii() or not signing.is_signed(config.key, body, mac):
@@ -97,13 +97,21 @@ def verify(config: Config, body: Any, mac: Any, now: float) -> dict[str, Any]:
         data = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise Refused("the payload is not JSON") from error
-    if not isinstance(data, dict) or data.get("op") not in ("run", "cancel"):
+    if not isinstance(data, dict):
         raise Refused("the payload names no known operation")
     if data.get("server") != config.server_id:
         raise Refused("the payload is for another server")
+    _check_time(data.get("not_after"), now)
+    return data
+
+
+def verify(config: Config, body: Any, mac: Any, now: float) -> dict[str, Any]:
+    """A payload that asks to run or cancel an attempt. Raises Refused."""
+    data = opened(config, body, mac, now)
+    if data.get("op") not in ("run", "cancel"):
+        raise Refused("the payload names no known operation")
     if not isinstance(data.get("attempt"), str) or not spool.is_attempt_id(data["attempt"]):
         raise Refused("the payload names no attempt")
-    _check_time(data.get("not_after"), now)
     return data
 
 

@@ -21,5 +21,9 @@ def beat(prefix: str) -> str:
     return f"{prefix}:beat"
 
 
+def orders(prefix: str) -> str:
+    return f"{prefix}:orders"
+
+
 QUEUE = "jobs"
 ENTRY = "deployments.agent.worker.dispatch"

@@ -10,12 +10,12 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import redis
 
-from deployments.agent import VERSION, dispatch, keys, outbox, processes, spool
+from deployments.agent import VERSION, dispatch, keys, orders, outbox, processes, spool
 from deployments.agent.config import Config, begin
 from deployments.agent.shipper import Shipper
 
@@ -59,20 +59,32 @@ class Link:
     The parts fail apart: a full Redis refuses lines and samples, but takes the beat.
     """
 
-    def __init__(self, config: Config, connection: Any, *, worker_alive: Callable[[], bool] | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        connection: Any,
+        *,
+        worker_alive: Callable[[], bool] | None = None,
+        handlers: Mapping[str, orders.Handler] | None = None,
+    ) -> None:
         self.config = config
         self.redis = connection
         self.shipper = Shipper(connection, config.prefix, config.attempts)
         self.worker_alive = worker_alive or (lambda: processes.is_locked(config.state_dir / dispatch.WORKER_LOCK))
+        self.refused = dispatch.Counts()  # orders that were not signed, since this process began
+        self.orders = orders.Orders(config, connection, handlers or {}, self._refuse)
+        self.orders_at = 0.0
         self.beats = 0
         self.beat_at = 0.0
         self.purge_at = 0.0
-        self.back_offs = {name: BackOff(name) for name in ("lines", "samples", "beat")}
+        self.back_offs = {name: BackOff(name) for name in ("lines", "samples", "orders", "beat")}
 
     def tick(self) -> float:
         now = time.monotonic()
         self._try("lines", now, self.shipper.tick)
         self._try("samples", now, self._ship_samples)
+        if now >= self.orders_at and self._try("orders", now, self._obey):
+            self.orders_at = now + orders.LOOK_S
         if now >= self.beat_at and self._try("beat", now, self._beat):
             self.beat_at = now + BEAT_S
         return BUSY_TICK_S if self.shipper.is_busy else IDLE_TICK_S
@@ -102,6 +114,14 @@ class Link:
         """Add one sample or facts message, as JSON, to the telemetry stream. Raises redis.RedisError."""
         self.redis.xadd(keys.telemetry(self.config.prefix), {"d": data}, maxlen=MAX_SAMPLES, approximate=True)
 
+    def _obey(self) -> None:
+        if self.orders.tick():
+            self.beat_at = 0.0  # the console waits for the answer
+
+    def _refuse(self, reason: str) -> None:
+        self.refused.refused += 1
+        self.refused.last_refusal = reason[:200]
+
     def _beat(self) -> None:
         self.beats += 1
         counts = dispatch.read_counts(self.config)
@@ -111,9 +131,10 @@ class Link:
             "seq": self.beats,
             "active": self.shipper.active(),
             "agent": VERSION,
-            "refused": counts.refused,
+            "refused": counts.refused + self.refused.refused,
             "already": counts.already,
-            "last_refusal": counts.last_refusal,
+            "last_refusal": self.refused.last_refusal or counts.last_refusal,
+            "orders": self.orders.answers(),
         }
         self.redis.publish(keys.beat(self.config.prefix), json.dumps(beat))
         if time.monotonic() >= self.purge_at:
