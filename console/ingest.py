@@ -26,6 +26,7 @@ from deployments import ingest as jobs_ingest
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.services import batches, jobs, orders, reaper, waiting
 from monitoring.ingest import Messages, Telemetry
+from monitoring.services import readings
 
 log = logging.getLogger(__name__)
 
@@ -156,6 +157,7 @@ class Ingest:
             self.telemetry.beat(pk, at)
             said = _beat(message["data"])
             self.active[pk] = _active(said)
+            self.telemetry.speaks(pk, readings.agent(said))
             answers = orders.read_answers(said.get("orders"))
             if answers and answers != self.answered.get(pk):
                 self.answers[pk] = answers

@@ -28,6 +28,7 @@ urlpatterns = [
     path("servers/join/<int:pk>/withdraw", joining.join_withdraw, name="join-withdraw"),
     path("servers/<slug:name>/leave", joining.server_leave, name="server-leave"),
     path("join/left", joining.left, name="join-left"),
+    path("join/code", joining.code, name="join-code"),
     path("join/<str:token>", joining.script, name="join-script"),
     path("join/<str:token>/agent.tar.gz", joining.agent, name="join-agent"),
     path("join/<str:token>/runtime/<str:machine>", joining.runtime, name="join-runtime"),

@@ -38,6 +38,7 @@ class Telemetry:
         self._new_inventory: set[int] = set()
         self._facts: dict[int, dict[str, Any]] = {}
         self._offsets: dict[int, float] = {}
+        self._agents: dict[int, readings.Agent] = {}
 
     def know(self, servers: Iterable[Server]) -> None:
         """The servers as the database has them now. Those that are gone are forgotten."""
@@ -89,6 +90,15 @@ class Telemetry:
             if now is not None and not now["npus"] and now["seen"] is None:
                 now["seen"] = received
                 self.changed.add(server_id)
+
+    def speaks(self, server_id: int, agent: readings.Agent | None) -> None:
+        """Take what a beat says of its agent; written where it is not what the row says."""
+        server = self.servers.get(server_id)
+        if server is None or agent is None:
+            return
+        if agent != (server.agent_version, server.agent_code, server.agent_protocol):
+            self._agents[server_id] = agent
+            self.has_news = True
 
     def _hear(self, server_id: int, received: float) -> None:
         self.heard[server_id] = received
@@ -182,8 +192,9 @@ class Telemetry:
         heard, self.heard = self.heard, {}
         offsets, self._offsets = self._offsets, {}
         facts, self._facts = self._facts, {}
+        agents, self._agents = self._agents, {}
         fresh, self._new_inventory = self._new_inventory, set()
-        if not (minutes or heard or facts or fresh):
+        if not (minutes or heard or facts or fresh or agents):
             return
         with transaction.atomic():
             _save_contact(self.servers, heard, offsets)
@@ -191,6 +202,9 @@ class Telemetry:
             for pk, value in facts.items():
                 hostname = str(value.get("hostname") or "")[:255]
                 Server.objects.filter(pk=pk).update(facts=value, hostname=hostname)
+            for pk, agent in agents.items():
+                values = {f"agent_{name}": value for name, value in agent._asdict().items()}
+                Server.objects.filter(pk=pk).update(**values)
             for pk in fresh & self.servers.keys():
                 _save_npus(self.servers[pk], self.nows[pk])
 

@@ -11,12 +11,14 @@ more, the power was cut for instance, the next start takes the choice back.
 
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from deployments.agent import code, install, processes, spool
 from deployments.agent.config import Config
+from deployments.steps import Text
 
 CHOICE = "choice.json"
 STARTED = "started.json"
@@ -64,8 +66,8 @@ def read(state: Path) -> Choice | None:
     data = _read(home(state) / CHOICE)
     try:
         watcher = data.get("watcher")
-        names = [str(data[name]) for name in ("over", "code", "before")]
-        return Choice(*names, processes.Identity(**watcher) if watcher else None)
+        over, code, before = (str(data[name]) for name in ("over", "code", "before"))
+        return Choice(over, code, before, processes.Identity(**watcher) if watcher else None)
     except (KeyError, TypeError):
         return None
 
@@ -73,7 +75,7 @@ def read(state: Path) -> Choice | None:
 def write(state: Path, choice: Choice) -> None:
     """Make it the choice, whole or not at all, also when the power is cut. Raises OSError."""
     data = {**vars(choice), "watcher": choice.watcher._asdict() if choice.watcher else None}
-    _write(home(state) / CHOICE, data, synced=True)
+    spool.write_synced(home(state) / CHOICE, json.dumps(data).encode())
 
 
 def pick(config: Config) -> Path | None:
@@ -86,6 +88,34 @@ def pick(config: Config) -> Path | None:
         write(config.state_dir, choice)
     folder = home(config.state_dir) / choice.code
     return folder if choice.code and is_whole(folder) else None
+
+
+def describe(place: install.Install) -> Text:
+    """Which code the agent starts with, for who asks on the server itself, who may be root: it runs none of it."""
+    choice = read(place.state)
+    base = (place.prefix / "current").resolve()
+    sent = choice is not None and choice.over == place.joined and choice.code != ""
+    folder = home(place.state) / choice.code if choice and sent else base
+    if not is_whole(folder):
+        sent, folder = False, base
+    version, name = version_of(folder), folder.name
+    if not sent:
+        return Text(f"  版本 {version}，代码 {name}（加入时安装）", f"  version {version}, code {name} (as installed)")
+    if choice and choice.watcher:
+        return Text(f"  版本 {version}，代码 {name}（升级试用中）", f"  version {version}, code {name} (on trial)")
+    return Text(
+        f"  版本 {version}，代码 {name}（由控制台升级）", f"  version {version}, code {name} (sent by the console)"
+    )
+
+
+def version_of(folder: Path) -> str:
+    """The version that the code in a folder says it is, "—" where it does not."""
+    try:
+        text = (folder / "lib" / "deployments" / "agent" / "__init__.py").read_bytes()[:8192].decode(errors="replace")
+    except OSError:
+        return "—"
+    found = re.search(r'^VERSION = "([\w.+-]{1,40})"$', text, re.MULTILINE)
+    return found[1] if found else "—"
 
 
 def is_whole(folder: Path) -> bool:
@@ -107,7 +137,7 @@ def note_start(state: Path) -> None:
     """Leave who is about to start. Written before the choice is read: who changes the choice sees us, or we see it."""
     own = processes.identity(os.getpid())
     assert own is not None
-    _write(state / STARTED, own._asdict())
+    spool.write_whole(state / STARTED, json.dumps(own._asdict()).encode())
 
 
 def started(state: Path) -> processes.Identity | None:
@@ -121,7 +151,7 @@ def started(state: Path) -> processes.Identity | None:
 def note_sound(state: Path, sound: Sound) -> None:
     """Leave how the link fares; only where an agent was ever sent any code is there somebody who may ask."""
     if home(state).is_dir():
-        _write(state / SOUND, vars(sound))
+        spool.write_whole(state / SOUND, json.dumps(vars(sound)).encode())
 
 
 def sound(state: Path) -> Sound | None:
@@ -141,13 +171,3 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return data if isinstance(data, dict) else {}
-
-
-def _write(path: Path, data: dict[str, Any], *, synced: bool = False) -> None:
-    if not synced:
-        spool.write_whole(path, json.dumps(data).encode())
-        return
-    aside = path.with_name(f"{path.name}.new")
-    spool.write_synced(aside, json.dumps(data).encode())
-    aside.replace(path)
-    spool.sync_folder(path.parent)

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from deployments.agent import fetch, install, signing
+from deployments.agent import chosen, fetch, install, signing
 from deployments.agent.config import ConfigError, load, spoken
 from deployments.steps import Text
 
@@ -24,6 +24,7 @@ def status(found: install.Install) -> int:
         say(f"代理正在运行，控制台：{found.console}", f"The agent runs; its console is {found.console}.")
     else:
         say("代理没有运行。启动：ascend-console start", "The agent does not run. Start it: ascend-console start")
+    say(*chosen.describe(found))
     for folder in install.runners(found):
         say(f"  作业正在运行：{folder.name}", f"  a job runs: {folder.name}")
     return 0 if running else 3

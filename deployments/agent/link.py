@@ -8,6 +8,8 @@
 import argparse
 import json
 import logging
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -15,7 +17,7 @@ from typing import Any
 
 import redis
 
-from deployments.agent import VERSION, dispatch, keys, orders, outbox, processes, spool
+from deployments.agent import PROTOCOL, VERSION, chosen, code, dispatch, keys, orders, outbox, processes, spool
 from deployments.agent.config import Config, begin
 from deployments.agent.shipper import Shipper
 
@@ -75,6 +77,7 @@ class Link:
         self.orders = orders.Orders(config, connection, handlers or {}, self._refuse)
         self.orders_at = 0.0
         self.beats = 0
+        self.samples = 0
         self.beat_at = 0.0
         self.purge_at = 0.0
         self.back_offs = {name: BackOff(name) for name in ("lines", "samples", "orders", "beat")}
@@ -108,6 +111,7 @@ class Link:
             except FileNotFoundError:  # the sampler keeps no more than the newest
                 continue
             self.send_sample(data)
+            self.samples += 1
             path.unlink(missing_ok=True)
 
     def send_sample(self, data: bytes) -> None:
@@ -131,12 +135,16 @@ class Link:
             "seq": self.beats,
             "active": self.shipper.active(),
             "agent": VERSION,
+            "code": code(),
+            "protocol": PROTOCOL,
             "refused": counts.refused + self.refused.refused,
             "already": counts.already,
             "last_refusal": self.refused.last_refusal or counts.last_refusal,
             "orders": self.orders.answers(),
         }
         self.redis.publish(keys.beat(self.config.prefix), json.dumps(beat))
+        sound = chosen.Sound(code(), self.beats, self.samples, bool(beat["worker"]))
+        chosen.note_sound(self.config.state_dir, sound)
         if time.monotonic() >= self.purge_at:
             self.purge_at = time.monotonic() + PURGE_S
             spool.purge(self.config.attempts, float(self.redis.time()[0]))
@@ -151,8 +159,14 @@ def connect(config: Config) -> "redis.Redis":
 def main(argv: list[str] | None = None) -> int:
     _, config = begin(argparse.ArgumentParser(prog="deployments.agent.link"), argv)
     link = Link(config, connect(config))
+    look_at = 0.0
     while True:
         time.sleep(link.tick())
+        if time.monotonic() >= look_at:
+            look_at = time.monotonic() + BEAT_S
+            if chosen.is_orphan(config):
+                log.warning("nobody watches this new code any more: back to the code before")
+                os.kill(os.getppid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

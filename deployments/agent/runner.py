@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -138,14 +138,25 @@ def run_step(attempt: Attempt, n: int, step: Step) -> Outcome:
                 "This step needs root, and the agent does not run as root. Run the agent as root, then try again.",
             ),
         )
-    items = attempt.folder / f"items-{n}"
+    items, reason = attempt.folder / f"items-{n}", attempt.folder / f"reason-{n}"
     try:
-        env = environment(attempt, step, items)
+        env = {**environment(attempt, step, items), "ASCEND_REASON": str(reason)}
     except devices.NoSuchNpu as error:
         return Outcome("failed", None, error.text)
     note_step(attempt, n)
     running = StepRun(attempt.writer, items, attempt.is_cancelled, attempt.signals.wakeup)
-    return running.run(step, env, attempt.folder)
+    outcome = running.run(step, env, attempt.folder)
+    told = told_reason(reason) if outcome.state == "failed" else None
+    return replace(outcome, reason=told) if told else outcome
+
+
+def told_reason(path: Path) -> Text | None:
+    """Why the step failed in its program's own words, where it left some: JSON [zh, en]."""
+    try:
+        zh, en = json.loads(path.read_bytes()[:8192])
+        return Text(str(zh)[:1000], str(en)[:1000])
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def note_step(attempt: Attempt, n: int) -> None:
@@ -168,6 +179,7 @@ def environment(attempt: Attempt, step: Step, items: Path) -> dict[str, str]:
     env["PYTHONIOENCODING"] = "utf-8"
     if step.argv and step.argv[0] in (PYTHON, sys.executable):
         env["PYTHONPATH"] = str(ROOT)
+        env["ASCEND_CONFIG"] = str(attempt.config.path)
     env |= attempt.config.env
     env |= step.env
     env["ASCEND_ITEMS"] = str(items)

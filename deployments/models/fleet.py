@@ -34,6 +34,10 @@ class Server(models.Model):
     family = models.CharField(max_length=40, blank=True, default="")  # the chip name most of its NPUs print
     last_seen_at = models.DateTimeField(null=True, blank=True)  # last beat or sample, by the console's clock
     clock_offset_s = models.FloatField(null=True, blank=True)  # server's clock minus ours
+    # What its agent says of itself in each beat; `agent_code` is '' where it comes with the console, see agent.code().
+    agent_version = models.CharField(max_length=40, blank=True, default="")
+    agent_code = models.CharField(max_length=16, blank=True, default="")
+    agent_protocol = models.PositiveSmallIntegerField(default=1)
     created_at = models.DateTimeField(default=timezone.now)
     # Where reading of the server's streams goes on; committed together with the rows read.
     telemetry_cursor = models.CharField(max_length=40, default="0")

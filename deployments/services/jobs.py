@@ -23,7 +23,7 @@ from console.models import User
 from deployments import kinds, queues
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import ENDED
-from deployments.services import waiting
+from deployments.services import speaking, waiting
 from deployments.steps import BadParams, Text, read_params
 
 log = logging.getLogger(__name__)
@@ -54,6 +54,7 @@ def queue_job(
             _("Start the agent on %(server)s, then queue the job again.") % {"server": server.name},
             code="server_offline",
         )
+    speaking.check_speaks(server, kind)
     locks = list(module.locks(read))
     with transaction.atomic():
         # The server's row is the mutex: two requests at once see each other's locks.
