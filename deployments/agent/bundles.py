@@ -51,7 +51,8 @@ def base_name(place: Install) -> str:
 def present(config: Config, place: Install) -> str:
     """The folder's name of the code that the agent starts with now."""
     choice = chosen.read(config.state_dir)
-    return choice.code if choice and choice.over == place.joined and choice.code else base_name(place)
+    sent = choice.code if choice and choice.over == place.joined else ""
+    return sent if sent and chosen.is_whole(chosen.home(config.state_dir) / sent) else base_name(place)
 
 
 def place_of(config: Config) -> Install:
@@ -75,6 +76,9 @@ def fetched(config: Config, digest: str) -> Path | None:
     folder = chosen.home(config.state_dir) / name
     if not chosen.is_whole(folder):
         data = download(config, place, digest)
+        choice = chosen.read(config.state_dir)
+        if choice and choice.code == name:  # chosen, but broken since: what was installed runs in its stead
+            chosen.write(config.state_dir, chosen.Choice(place.joined, ""))
         unpack(data, folder)
         say(f"已核对摘要并解压到 {folder}。", f"The digest is right; unpacked into {folder}.")
     check_starts(folder)

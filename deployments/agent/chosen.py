@@ -99,13 +99,10 @@ def describe(place: install.Install) -> Text:
     if not is_whole(folder):
         sent, folder = False, base
     version, name = version_of(folder), folder.name
-    if not sent:
-        return Text(f"  版本 {version}，代码 {name}（加入时安装）", f"  version {version}, code {name} (as installed)")
-    if choice and choice.watcher:
-        return Text(f"  版本 {version}，代码 {name}（升级试用中）", f"  version {version}, code {name} (on trial)")
-    return Text(
-        f"  版本 {version}，代码 {name}（由控制台升级）", f"  version {version}, code {name} (sent by the console)"
-    )
+    how = Text("由控制台升级", "sent by the console") if sent else Text("加入时安装", "as installed")
+    if sent and choice and choice.watcher:
+        how = Text("升级试用中", "on trial")
+    return Text(f"  版本 {version}，代码 {name}（{how.zh}）", f"  version {version}, code {name} ({how.en})")
 
 
 def version_of(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""An agent installed as joining does it, from bundles that tests make, with its keeper and a small console beside it."""
+"""An agent installed as joining does it, from bundles that tests make, with its keeper and a small console."""
 
 import dataclasses
 import http.server
@@ -22,13 +22,13 @@ from tests.waiting import until
 
 TRY = Path(__file__).with_name("agent_kinds") / "try_program.py"
 NAME = "lib/deployments/agent/__init__.py"
-FAST = ("lib/deployments/agent/upgrade.py", "UP_S = 60.0", "UP_S = 20.0")
+FAST = ("lib/deployments/agent/upgrade.py", "UP_S = 60.0", "UP_S = 15.0")
 
 
 def made(version="0.1.0", *changes):
     """The console's bundle with another version, the kind of the tests, and `changes`: (file, old, new) each."""
-    source = tarfile.open(fileobj=io.BytesIO(bundle.agent().data), mode="r:gz")
-    files = {entry.name: source.extractfile(entry).read() for entry in source}
+    with tarfile.open(fileobj=io.BytesIO(bundle.agent().data), mode="r:gz") as source:
+        files = {entry.name: source.extractfile(entry).read() for entry in source}
     files["lib/deployments/kinds/try_program.py"] = TRY.read_bytes()
     for name, old, new in [(NAME, 'VERSION = "0.1.0"', f'VERSION = "{version}"'), FAST, *changes]:
         assert old.encode() in files[name], (name, old)
