@@ -1,6 +1,7 @@
 from django.urls import path
 
 from deployments.views import (
+    agents,
     batch_pages,
     job_changes,
     job_detail,
@@ -27,6 +28,9 @@ urlpatterns = [
     path("servers/join/<int:pk>/copied", joining.join_copied, name="join-copied"),
     path("servers/join/<int:pk>/withdraw", joining.join_withdraw, name="join-withdraw"),
     path("servers/<slug:name>/leave", joining.server_leave, name="server-leave"),
+    path("servers/agents/", agents.agent_list, name="server-agents"),
+    path("servers/agents/upgrade", agents.agent_upgrade, name="server-agents-upgrade"),
+    path("servers/<slug:name>/upgrade", agents.server_upgrade, name="server-upgrade"),
     path("join/left", joining.left, name="join-left"),
     path("join/code", joining.code, name="join-code"),
     path("join/<str:token>", joining.script, name="join-script"),

@@ -50,7 +50,7 @@ class Telemetry:
         for pk, server in self.servers.items():
             if pk not in self.nows:
                 self.nows[pk] = live_state.unheard(server)
-            elif (self.nows[pk]["name"], self.nows[pk]["rack"]) != (server.name, server.rack):
+            elif any(self.nows[pk].get(name) != value for name, value in live_state.identity(server).items()):
                 self.nows[pk].update(live_state.identity(server))
                 self.changed.add(pk)
 

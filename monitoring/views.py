@@ -16,7 +16,7 @@ from console.errors import Invalid, NotAllowed, NotFound
 from console.models import User
 from console.templatetags.frame import texts_for_scripts
 from deployments.models import Job, JobState, Server
-from deployments.services import enrol
+from deployments.services import enrol, versions
 from monitoring import history
 from monitoring.services import (
     fleet_page,
@@ -164,6 +164,7 @@ def demo_remove(request: HttpRequest) -> HttpResponse:
 def server_detail(request: HttpRequest, name: str) -> HttpResponse:
     server = _server(name)
     now = live_state.now(server)
+    agent = versions.shown(server)
     minutes = history.recent(server.pk, server_page.SPARK_S // 60)
     context = {
         "server": server,
@@ -175,6 +176,8 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
         "facts": server_page.facts(server.facts),
         "host": server_page.host_figures(now["host"]),
         "matrix": link_matrix.matrix(server.facts.get("topology")),
+        "agent_look": agent.look if agent and agent.state != "unknown" else None,
+        "agent_upgrade": agent.can_upgrade if agent else False,
         "driver": server_page.driver(server.facts, now),
         "offset": server_page.offset_words(server.clock_offset_s),
         "jobs": server.jobs.select_related("requester")[:JOBS_SHOWN],

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from console.errors import Conflict, Invalid, NotFound
+from console.errors import Conflict, ConsoleError, Invalid, NotFound
 from console.models import User
 from deployments.agent import PROTOCOL, VERSION
 from deployments.agent.dispatch import UPGRADE
@@ -63,6 +63,15 @@ def state_of(server: Server, wanted: Target) -> str:
         return "current"
     own = (PROTOCOL, numbers(wanted.version))
     return "newer" if (server.agent_protocol, numbers(server.agent_version)) > own else "behind"
+
+
+def shown(server: Server) -> "Row | None":
+    """One server's agent for its own page, which is shown also where the console lacks a package of the agent."""
+    try:
+        state = state_of(server, target())
+    except ConsoleError:
+        return None
+    return Row(server, state, STATES[state])
 
 
 def numbers(version: str) -> tuple[int, ...]:

@@ -59,7 +59,8 @@ def build(server: Server, sample: Mapping[str, Any], seen: float) -> Now:
 
 
 def identity(server: Server) -> Now:
-    return {"id": server.pk, "name": server.name, "simulated": server.simulated, "rack": server.rack}
+    known = {"id": server.pk, "name": server.name, "simulated": server.simulated, "rack": server.rack}
+    return {**known, "agent": server.agent_version}
 
 
 def npu_now(npu: Mapping[str, Any], processes: list[dict[str, Any]]) -> dict[str, Any]:

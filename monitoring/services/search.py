@@ -26,6 +26,7 @@ PAGES = (
     ("monitoring:fleet", "fleet", "fleet 机群 jiqun"),
     ("monitoring:server-list", "server", "servers 服务器 fuwuqi"),
     ("deployments:job-list", "job", "jobs 作业 zuoye"),
+    ("deployments:server-agents", "stack", "agents versions 代理版本 dailibanben"),
     ("deployments:batch-list", "table", "batches 批次 pici"),
     ("monitoring:alert-list", "alert", "alerts 告警 gaojing"),
 )
@@ -34,7 +35,7 @@ PAGES = (
 def _pages(word: str) -> list[dict[str, str]]:
     titles = {
         "fleet": gettext("Fleet"), "server": gettext("Servers"), "job": gettext("Jobs"), "table": gettext("Batches"),
-        "alert": gettext("Alerts"),
+        "alert": gettext("Alerts"), "stack": gettext("Agents"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 
