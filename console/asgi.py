@@ -2,6 +2,7 @@
 
 # ruff: noqa: E402  Django must be set up before anything that reads its models is imported
 
+import gc
 import os
 from typing import Any
 
@@ -19,10 +20,20 @@ from console.hub import hub
 from console.sockets import LiveConsumer, NoSuchSocket
 
 
+def rest_from_collecting() -> None:
+    """A page of 1,000 servers makes 100,000 dicts, which by Python's defaults means a search of the whole process
+    for cycles, 80 ms each. What was imported stays for good, and a search comes after 50,000 objects instead of 700."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
 async def lifespan(scope: dict[str, Any], receive: Any, send: Any) -> None:
     """The server tells when it starts and stops; the hub connects by itself, but is closed here."""
     while True:
         message = await receive()
+        if message["type"] == "lifespan.startup":
+            rest_from_collecting()
         if message["type"] == "lifespan.shutdown":
             await hub().close()
         await send({"type": f"{message['type']}.complete"})

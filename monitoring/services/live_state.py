@@ -4,13 +4,13 @@ The shape is called "now" (see `build`). It lies in the Redis hash `fleet:now`, 
 where Redis is away, readers get what the database knows, marked as never live.
 """
 
-import json
 import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import orjson
 import redis
 from django.conf import settings
 
@@ -165,7 +165,7 @@ def now(server: Server) -> Now:
 
 
 def _current(server: Server, kept: bytes | None, at: float) -> Now:
-    result: Now = {**json.loads(kept), **identity(server)} if kept else unheard(server)
+    result: Now = {**orjson.loads(kept), **identity(server)} if kept else unheard(server)
     if server.maintenance:
         result["state"] = "maintenance"
     result["state"] = state_at(result, at)

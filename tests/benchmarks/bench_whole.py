@@ -1,7 +1,10 @@
 """The whole console as `make up` starts it, seen from a real Chromium: start, footprint, and how late the page is."""
 
+import contextlib
 import tempfile
+import threading
 import time
+import urllib.error
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -120,28 +123,81 @@ def agent(whole: Whole, seconds: float) -> None:
     )
 
 
-def lateness(whole: Whole, page: object) -> None:
-    token = whole.token()
+def lateness(whole: Whole, page: object, token: str) -> None:
     page.goto("/servers/kp-01/")
     page.wait_for_timeout(20_000)
     print(
         "sample taken → shown in the browser, beside the 1 s clock: "
         f"{spread(page.evaluate('late.sample.slice(1)'))} (budget p99 200)"
     )
-    own = next(s["name"] for s in whole.call("/servers", token)["servers"] if not s["simulated"])
+    own = own_server(whole, token)
     lines: list[float] = []
-    starts: list[float] = []
     for _ in range(8):
-        began = time.time()
         job = whole.call("/jobs", token, {"kind": "check", "server": own})["id"]
         page.goto(f"/jobs/{job}/")
         page.wait_for_timeout(4500)
         lines += page.evaluate("late.log.slice(5)")
-        answer = whole.call(f"/jobs/{job}", token)
-        first = answer["attempt"]["steps"][0]["started_at"]
-        starts.append((datetime.fromisoformat(first).timestamp() - began) * 1000)
     print(f"log line written → shown in the browser: {spread(lines)} (budget p50 100, p99 300)")
+
+
+def own_server(whole: Whole, token: str) -> str:
+    return next(s["name"] for s in whole.call("/servers", token)["servers"] if not s["simulated"])
+
+
+def first_steps(whole: Whole, token: str, calls: int) -> None:
+    """Each check is cancelled once its first step runs, so that the agent is idle again."""
+    own, starts = own_server(whole, token), []
+    for _ in range(calls):
+        began = time.time()
+        job = whole.call("/jobs", token, {"kind": "check", "server": own})["id"]
+        while not (steps := (whole.call(f"/jobs/{job}", token)["attempt"] or {}).get("steps")):
+            time.sleep(0.1)
+        starts.append((datetime.fromisoformat(steps[0]["started_at"]).timestamp() - began) * 1000)
+        with contextlib.suppress(urllib.error.HTTPError):  # it may have ended meanwhile
+            whole.call(f"/jobs/{job}/cancel", token, {})
+        while whole.call(f"/jobs/{job}", token)["state"] in ("queued", "running"):
+            time.sleep(0.1)
     print(f"REST request → first step running: {spread(starts)} (budget p99 250)")
+
+
+def batch(whole: Whole, token: str, servers: int) -> None:
+    """How long a batch takes to be accepted, and the slowest page beside it."""
+    names = [s["name"] for s in whole.call("/servers", token)["servers"] if s["simulated"]][:servers]
+    slowest, done = [0.0], threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            began = time.monotonic()
+            whole.call("/jobs?limit=20", token)
+            slowest[0] = max(slowest[0], time.monotonic() - began)
+
+    looker = threading.Thread(target=look)
+    looker.start()
+    began = time.monotonic()
+    asked = {"select": {"names": names, "fleet": "simulated"}, "canary": 0, "wave": len(names), "spread": False}
+    whole.call("/batches", token, {"kind": "check", **asked})
+    took = time.monotonic() - began
+    time.sleep(3)
+    done.set()
+    looker.join()
+    print(
+        f"batch of {len(names)} on the demo fleet: accepted in {took:.2f} s (budget 1), "
+        f"slowest list of jobs then and in the 3 s after {slowest[0] * 1000:.0f} ms"
+    )
+
+
+def ingest(whole: Whole, servers: int, seconds: float) -> None:
+    pids = [
+        pid
+        for pid in processes(whole.folder / "var")
+        if Path(f"/proc/{pid}/cmdline").read_bytes().endswith(b"manage.py\0ingest\0")
+    ]
+    before, started = cpu_s(pids), time.monotonic()
+    time.sleep(seconds)
+    share_of_core = (cpu_s(pids) - before) / (time.monotonic() - started)
+    print(
+        f"ingest with samples and beats of {servers:,} servers at 1 Hz: {share_of_core:.0%} of one core (budget 100 %)"
+    )
 
 
 def big_fleet(folder: Path) -> None:
@@ -173,6 +229,9 @@ def big_fleet(folder: Path) -> None:
             )
             cdp.send("Network.enable")
             page.wait_for_timeout(15_000)
+        ingest(whole, 1000, 10)
+        batch(whole, whole.token(), 200)
+        time.sleep(20)
         pids = processes(folder / "var")
         before = cpu_s(pids)
         time.sleep(10)
@@ -200,8 +259,10 @@ def main() -> None:
             time.sleep(5)
             footprint(whole, 20)
             agent(whole, 20)
+            token = whole.token()
             with page_of(whole) as page:
-                lateness(whole, page)
+                lateness(whole, page, token)
+            first_steps(whole, token, 40)
             whole.stop()
             print(f"second start: ready after {whole.start():.1f} s (budget 5)")
         finally:
