@@ -24,7 +24,7 @@ from django.utils import timezone
 from console import live, streams
 from deployments import ingest as jobs_ingest
 from deployments.models import Attempt, Job, JobState, Server
-from deployments.services import batches, jobs, orders, reaper, waiting
+from deployments.services import batches, jobs, orders, reaper, refusals, rotation, waiting
 from monitoring.ingest import Messages, Telemetry
 from monitoring.services import readings
 
@@ -54,6 +54,8 @@ class Ingest:
         self.telemetry_cursors: dict[int, str] = {}
         self.heads: dict[int, tuple[str, int, float]] = {}  # job id -> (attempt, last line, when it moved)
         self.active: dict[int, set[str]] = {}  # server -> attempts that its beats name as running
+        self.counts: dict[int, refusals.Counts] = {}  # server -> payloads it refused, until that is noted
+        self.counted: dict[int, refusals.Counts] = {}
         self.answers: dict[int, orders.Answers] = {}  # server -> what it says about orders, until it is noted
         self.answered: dict[int, orders.Answers] = {}  # what it said before: agents repeat it in every beat
         self.stopping = False
@@ -158,6 +160,9 @@ class Ingest:
             said = _beat(message["data"])
             self.active[pk] = _active(said)
             self.telemetry.speaks(pk, readings.agent(said))
+            counted = refusals.read(said)
+            if counted is not None and counted != self.counted.get(pk):
+                self.counts[pk] = counted
             answers = orders.read_answers(said.get("orders"))
             if answers and answers != self.answered.get(pk):
                 self.answers[pk] = answers
@@ -169,6 +174,12 @@ class Ingest:
         orders.take_answers(known)
         self.answered |= known
         self.answers.clear()
+
+    def _note_refusals(self) -> None:
+        if self.counts:
+            refusals.note(self.counts)
+            self.counted |= self.counts
+            self.counts = {}
 
     def _read_logs(self) -> None:
         """Store what came, then trim, acknowledge and publish, in this order: a trimmed entry is stored, an
@@ -278,6 +289,8 @@ class Ingest:
         reaper.resend(timezone.now())
         reaper.resend_cancels(timezone.now())
         orders.look_after(timezone.now())
+        rotation.look_after()
+        self._note_refusals()
         jobs.release(waiting.servers_with_room())
         batches.advance_all(batches.under_way())
 

@@ -48,15 +48,16 @@ def user(server_id: int) -> str:
     return f"h{server_id}"
 
 
-def acl_rules(server_id: int, password: str) -> list[str]:
-    """The rights of one server's own Redis user, as ACL SETUSER takes them.
+def acl_rules(server_id: int, password: str, *more: str, on: bool = True) -> list[str]:
+    """The rights of one server's own Redis user, as ACL SETUSER takes them; `more` are passwords that serve as well.
 
     `+info` is needed: without it RQ dequeues with BLPOP instead of BLMOVE and silently loses its
     crash safety. `resetchannels` stands before `&channel`: Redis 6.2 refuses the line otherwise.
     """
     own = prefix(server_id)
     return [
-        "reset", "on", f">{password}", "resetkeys", "resetchannels", f"~{own}:*", f"&{own}:*",
+        "reset", "on" if on else "off", *(f">{word}" for word in (password, *more)),
+        "resetkeys", "resetchannels", f"~{own}:*", f"&{own}:*",
         "-@all", "+@read", "+@write", "+@transaction", "+@pubsub", "+@connection", "+@blocking",
         "-@dangerous", "-@scripting", "-@admin", "-scan", "-randomkey", "-dbsize", "+info", "+time",
     ]  # fmt: skip

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from deployments.agent import credentials
+from deployments.agent.credentials import Pair
 from deployments.steps import Text
 
 
@@ -34,6 +36,13 @@ class Config:
     interval_s: float = 1.0
     simulated: bool = False
     env: dict[str, str] = dataclasses.field(default_factory=dict)
+    before: Pair | None = None  # the console may still go by these
+    origin: str = ""  # marks the keys of the file itself
+
+    @property
+    def keys(self) -> list[str]:
+        """Those that may sign a payload."""
+        return [self.key, *([self.before.key] if self.before else [])]
 
     @property
     def root(self) -> Path:
@@ -66,7 +75,18 @@ OPTIONAL = {"interval_s", "simulated", "env"}
 def load(path: Path) -> Config:
     """The config in `path`; fields it does not know are left for newer agents. Raises ConfigError."""
     path = path.absolute()
-    return parse(path, _read(path))
+    return _with_newer_keys(parse(path, _read(path)))
+
+
+def _with_newer_keys(config: Config) -> Config:
+    """The config with the keys that the console sent since the file was written."""
+    own = Pair(config.key, credentials.password_of(config.redis_url))
+    kept = credentials.read(config.state_dir, own)
+    config = dataclasses.replace(config, origin=credentials.mark(own))
+    if kept is None:
+        return config
+    url = credentials.with_password(config.redis_url, kept.now.password)
+    return dataclasses.replace(config, key=kept.now.key, redis_url=url, before=kept.before)
 
 
 def parse(path: Path, data: dict[str, Any]) -> Config:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments import kinds
-from deployments.agent import PROTOCOL, signing, spool
-from deployments.agent.config import Config
+from deployments.agent import PROTOCOL, credentials, signing, spool
+from deployments.agent.config import Config, load
 from deployments.steps import BadParams, Text, read_params
 
 MAX_BODY = 256 * 1024
@@ -37,6 +37,7 @@ class Dispatcher:
 
     def __init__(self, config: Config, redis_now: Callable[[], float], wake: Callable[[], None]) -> None:
         self.config = config
+        self.current = credentials.Current(config, load)
         self.redis_now = redis_now
         self.wake = wake
         self.counts = read_counts(config)
@@ -63,7 +64,7 @@ class Dispatcher:
             spool.write_whole(self.config.state_dir / STATE, json.dumps(vars(self.counts)).encode())
 
     def _take(self, body: str, mac: str) -> str:
-        data = verify(self.config, body, mac, self.redis_now())
+        data = verify(self.current(), body, mac, self.redis_now())
         if data["op"] == "cancel":
             return self._cancel(data["attempt"], body)
         problem = _problem(data)
@@ -92,7 +93,7 @@ def opened(config: Config, body: Any, mac: Any, now: float) -> dict[str, Any]:
     """What is signed with this server's key, meant for it, and still valid at `now`. Raises Refused."""
     if not isinstance(body, str) or not isinstance(mac, str) or len(body) > MAX_BODY:
         raise Refused("the payload is not a signed text")
-    if not mac.isascii() or not signing.is_signed(config.key, body, mac):
+    if not mac.isascii() or not any(signing.is_signed(key, body, mac) for key in config.keys):
         raise Refused("the signature is not that of this server's key")
     try:
         data = json.loads(body)

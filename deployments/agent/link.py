@@ -17,8 +17,21 @@ from typing import Any
 
 import redis
 
-from deployments.agent import PROTOCOL, VERSION, chosen, code, dispatch, keys, orders, outbox, processes, spool
-from deployments.agent.config import Config, begin
+from deployments.agent import (
+    PROTOCOL,
+    VERSION,
+    chosen,
+    code,
+    credentials,
+    dispatch,
+    keys,
+    orders,
+    outbox,
+    processes,
+    rotation,
+    spool,
+)
+from deployments.agent.config import Config, begin, load
 from deployments.agent.shipper import Shipper
 
 log = logging.getLogger("link")
@@ -152,13 +165,28 @@ class Link:
 
 def connect(config: Config) -> "redis.Redis":
     return redis.Redis.from_url(
-        config.redis_url, socket_timeout=10.0, socket_connect_timeout=5.0, socket_keepalive=True, retry=None
+        credentials.without(config.redis_url),
+        credential_provider=credentials.Provider(credentials.Current(config, load)),
+        socket_timeout=10.0,
+        socket_connect_timeout=5.0,
+        socket_keepalive=True,
+        retry=None,
     )
+
+
+def reaches(url: str) -> None:
+    """Raises CannotObey where Redis at `url` does not take us."""
+    try:
+        with redis.Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=None) as trial:
+            trial.ping()
+    except (redis.RedisError, OSError, ValueError) as error:
+        raise orders.CannotObey(f"Redis does not take the new password ({error})") from error
 
 
 def main(argv: list[str] | None = None) -> int:
     _, config = begin(argparse.ArgumentParser(prog="deployments.agent.link"), argv)
-    link = Link(config, connect(config))
+    rotating = rotation.Rotation(credentials.Current(config, load), reaches)
+    link = Link(config, connect(config), handlers=rotating.handlers)
     look_at = 0.0
     while True:
         time.sleep(link.tick())

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deployments.agent import dispatch, keys, spool
-from deployments.agent.config import Config
+from deployments.agent import credentials, dispatch, keys, spool
+from deployments.agent.config import Config, load
 
 log = logging.getLogger("orders")
 
@@ -50,6 +50,7 @@ class Orders:
         self, config: Config, redis: Any, handlers: Mapping[str, Handler], refused: Callable[[str], None]
     ) -> None:
         self.config = config
+        self.current = credentials.Current(config, load)
         self.redis = redis
         self.handlers = handlers
         self.refused = refused
@@ -89,7 +90,7 @@ class Orders:
             outer = None
         if not isinstance(outer, dict):
             raise dispatch.Refused("the entry is not a signed order")
-        data = dispatch.opened(self.config, outer.get("body"), outer.get("mac"), now)
+        data = dispatch.opened(self.current(), outer.get("body"), outer.get("mac"), now)
         if data.get("op") != "order" or not isinstance(data.get("do"), str) or not isinstance(data.get("args"), dict):
             raise dispatch.Refused("the payload is no order")
         if not isinstance(data.get("nonce"), str) or not NONCE.fullmatch(data["nonce"]):

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from deployments.agent import keys, processes
+from deployments.agent import credentials, keys, processes
 from deployments.agent.adopt import RUNNER, Adopter
-from deployments.agent.config import Config, begin
+from deployments.agent.config import Config, begin, load
 from deployments.agent.dispatch import WORKER_LOCK, Dispatcher
 
 if TYPE_CHECKING:
@@ -188,7 +188,11 @@ class AdoptThread(threading.Thread):
 def connect(config: Config) -> "redis.Redis":
     """A client whose reads outlast RQ's blocking pop (worker_ttl - 15 s): redis-py's own limit is 5 s."""
     return redis.Redis.from_url(
-        config.redis_url, socket_timeout=WORKER_TTL_S, socket_connect_timeout=CONNECT_S, socket_keepalive=True
+        credentials.without(config.redis_url),
+        credential_provider=credentials.Provider(credentials.Current(config, load)),
+        socket_timeout=WORKER_TTL_S,
+        socket_connect_timeout=CONNECT_S,
+        socket_keepalive=True,
     )
 
 

@@ -1,11 +1,12 @@
 """What an operator changes: servers and their NPUs, joining, jobs with their attempts, steps and logs, batches,
-orders to agents."""
+orders to agents, keys that change."""
 
 from deployments.models.batch import Batch, BatchState
 from deployments.models.enrolment import Enrolment
 from deployments.models.fleet import Npu, Server
 from deployments.models.job import Attempt, Job, JobState, LogChunk, Step
 from deployments.models.order import Order, OrderState
+from deployments.models.rotation import Phase, Rotation
 
 __all__ = [
     "Attempt",
@@ -18,6 +19,8 @@ __all__ = [
     "Npu",
     "Order",
     "OrderState",
+    "Phase",
+    "Rotation",
     "Server",
     "Step",
 ]

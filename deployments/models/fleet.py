@@ -38,6 +38,13 @@ class Server(models.Model):
     agent_version = models.CharField(max_length=40, blank=True, default="")
     agent_code = models.CharField(max_length=16, blank=True, default="")
     agent_protocol = models.PositiveSmallIntegerField(default=1)
+    # What its agent counts, as its beat says: payloads refused and why the last was, payloads that came again.
+    refused = models.PositiveIntegerField(default=0)
+    already = models.PositiveIntegerField(default=0)
+    last_refusal = models.CharField(max_length=200, blank=True, default="")
+    cut_off_at = models.DateTimeField(null=True, blank=True)  # its user in Redis is off, see services/quota.py
+    cut_off_reason = models.JSONField(null=True, blank=True)  # [zh, en]
+    keys_changed_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     # Where reading of the server's streams goes on; committed together with the rows read.
     telemetry_cursor = models.CharField(max_length=40, default="0")

@@ -20,7 +20,7 @@ from console.models import User
 from console.redis import client
 from deployments.agent import spool
 from deployments.demo import fleet
-from deployments.models import Server
+from deployments.models import Phase, Server
 
 log = logging.getLogger(__name__)
 
@@ -168,11 +168,40 @@ def forget_gone() -> list[int]:
 
 def rights() -> dict[str, list[str]]:
     """The Redis users that the servers need: name to rules, as ACL SETUSER takes them."""
-    servers = Server.objects.order_by("pk").values_list("pk", "redis_password")
-    rules = {streams.user(pk): streams.acl_rules(pk, password) for pk, password in servers}
+    servers = Server.objects.order_by("pk").select_related("rotation")
+    rules = {streams.user(server.pk): rights_of(server) for server in servers.defer("facts")}
     if Server.objects.filter(simulated=True).exists():
         rules[streams.DEMO_USER] = streams.demo_acl_rules(demo_password())
     return rules
+
+
+def rights_of(server: Server) -> list[str]:
+    """The rules of one server's user as its row has them now: two passwords while its keys change, off when cut off."""
+    rotation = getattr(server, "rotation", None)
+    more = [rotation.password] if rotation is not None and rotation.phase == Phase.ASKED else []
+    return streams.acl_rules(server.pk, server.redis_password, *more, on=server.cut_off_at is None)
+
+
+def apply_rights(connection: Any, server: Server) -> None:
+    """Bring one server's user in Redis to what its row says. Raises redis.RedisError."""
+    connection.execute_command("ACL", "SETUSER", streams.user(server.pk), *rights_of(server))
+    save_users(connection)
+
+
+def save_users(connection: Any) -> None:
+    """A Redis that is restarted by itself, not with the console, shall know the users still."""
+    try:
+        connection.execute_command("ACL", "SAVE")
+    except redis.ResponseError:
+        pass  # it keeps its users in no file; the console gives them at its next start
+
+
+def hang_up(connection: Any, server: Server) -> None:
+    """End the connections that the server has. Raises redis.RedisError."""
+    try:
+        connection.execute_command("CLIENT", "KILL", "USER", streams.user(server.pk))
+    except redis.ResponseError:
+        pass  # Redis knows no such user, so there is no connection of one
 
 
 def demo_password() -> str:

@@ -20,7 +20,7 @@ from console.errors import Conflict, ConsoleError, Invalid, NotAllowed, NotFound
 from console.models import User
 from console.redis import client
 from deployments.agent import signing
-from deployments.models import Enrolment, Job, Server
+from deployments.models import Enrolment, Job, Rotation, Server
 from deployments.models.fleet import new_key
 from deployments.models.job import UNDER_WAY
 from deployments.services import bundle, enrol
@@ -118,12 +118,13 @@ def rotate(server: Server) -> Server:
     server.redis_password = new_key()
     if not under_way(server):
         server.key = new_key()
-    server.save(update_fields=["redis_password", "key"])
+    server.cut_off_at = server.cut_off_reason = None
+    server.save(update_fields=["redis_password", "key", "cut_off_at", "cut_off_reason"])
+    Rotation.objects.filter(server=server).delete()
+    server.refresh_from_db()
     connection = client()
-    rules = streams.acl_rules(server.pk, server.redis_password)
-    connection.execute_command("ACL", "SETUSER", streams.user(server.pk), *rules)
-    _hang_up(connection, server)
-    _save_users(connection)
+    enrol.apply_rights(connection, server)
+    enrol.hang_up(connection, server)
     return server
 
 
@@ -150,27 +151,12 @@ def leave(server: Server, *, by: User | None) -> None:
             server.save(update_fields=["key", "redis_password"])
             audit.record(by, "server.left", server)
             connection = client()
-            _hang_up(connection, server)
+            Rotation.objects.filter(server=server).delete()
+            enrol.hang_up(connection, server)
             enrol.forget(connection, server.pk)
-            _save_users(connection)
+            enrol.save_users(connection)
     except redis.RedisError as error:
         raise _no_redis() from error
-
-
-def _hang_up(connection: Any, server: Server) -> None:
-    """End the connections that the server opened with the credentials it had."""
-    try:
-        connection.execute_command("CLIENT", "KILL", "USER", streams.user(server.pk))
-    except redis.ResponseError:
-        pass  # Redis knows no such user, so there is no connection of one
-
-
-def _save_users(connection: Any) -> None:
-    """A Redis that is restarted by itself, not with the console, shall know the user still."""
-    try:
-        connection.execute_command("ACL", "SAVE")
-    except redis.ResponseError:
-        pass  # it keeps its users in no file; the console gives them at its next start
 
 
 # ---------- what the server's script asks for ----------
@@ -334,7 +320,7 @@ def left(body: str, mac: str) -> Server:
         fresh = told["op"] == "leave" and abs(time.time() - float(told["t"])) < LEAVE_VALID_S
     except (ValueError, TypeError, KeyError, OverflowError):
         raise refusal from None
-    if server is None or not fresh or not mac.isascii() or not signing.is_signed(server.key, body, mac):
+    if server is None or not fresh or not mac.isascii() or not _signed(server, body, mac):
         raise refusal
     leave(server, by=None)
     return server
@@ -355,7 +341,7 @@ def asks_for_code(body: str, mac: str) -> bundle.Bundle:
         digest = str(told["digest"]) if told["op"] == "code" else ""
     except (ValueError, TypeError, KeyError, OverflowError):
         raise refusal from None
-    if server is None or not digest or not mac.isascii() or not signing.is_signed(server.key, body, mac):
+    if server is None or not digest or not mac.isascii() or not _signed(server, body, mac):
         raise refusal
     own = bundle.agent()
     if digest != own.digest:
@@ -365,6 +351,12 @@ def asks_for_code(body: str, mac: str) -> bundle.Bundle:
             code="other_code",
         )
     return own
+
+
+def _signed(server: Server, body: str, mac: str) -> bool:
+    """By the key that the server has; while its keys change, it may have the new one already."""
+    keys = [server.key, *Rotation.objects.filter(server=server).values_list("key", flat=True)]
+    return any(signing.is_signed(key, body, mac) for key in keys)
 
 
 def _must_administer(by: User) -> None:

@@ -27,6 +27,7 @@ def agent(tmp_path, valkey):
     made.client, made.obeyed = client, []
     yield made
     made.close()
+    client.acl_deluser("h7")
 
 
 def link_of(agent):
