@@ -87,12 +87,13 @@ def fetched(config: Config, digest: str) -> Path | None:
 
 def download(config: Config, place: Install, digest: str) -> bytes:
     """The bundle with that digest. Raises Stopped."""
-    url = f"{place.console}/join/code"
+    web, pin = (config.console, config.pin) if config.console else (place.console, place.pin)
+    url = f"{web}/join/code"
     body = json.dumps({"op": "code", "server": config.server_id, "digest": digest})
     sent = json.dumps({"body": body, "mac": signing.sign(config.key, body)}).encode()
     say(f"从 {url} 下载 …", f"Fetching from {url} …")
     try:
-        answer = fetch.ask("POST", url, place.pin, sent, timeout_s=60)
+        answer = fetch.ask("POST", url, pin, sent, timeout_s=60)
         data = answer.read(MAX_BUNDLE + 1)
     except (OSError, http.client.HTTPException) as error:
         host = urlsplit(url).netloc

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deployments.agent import credentials
+from deployments.agent import addresses, credentials
 from deployments.agent.credentials import Pair
 from deployments.steps import Text
 
@@ -24,7 +24,11 @@ class ConfigError(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """One server's agent. `key` is hex; `env` is added to the environment of every step and of the sampler's tools."""
+    """One server's agent. `key` is hex; `env` is added to the environment of every step and of the sampler's tools.
+
+    `redis_url` is the address in use, `addresses` all of them, without user and password, in the order they are tried.
+    `console` and `pin` are those of the pages, where they are others than joining wrote into the installation.
+    """
 
     server_id: int
     name: str
@@ -36,6 +40,10 @@ class Config:
     interval_s: float = 1.0
     simulated: bool = False
     env: dict[str, str] = dataclasses.field(default_factory=dict)
+    redis_more: tuple[str, ...] = ()  # addresses to try after redis_url
+    console: str = ""
+    pin: str = ""
+    addresses: tuple[str, ...] = ()
     before: Pair | None = None  # the console may still go by these
     origin: str = ""  # marks the keys of the file itself
 
@@ -68,14 +76,17 @@ TYPES: dict[str, tuple[type, ...]] = {
     "interval_s": (int, float),
     "simulated": (bool,),
     "env": (dict,),
+    "redis_more": (list, tuple),
+    "console": (str,),
+    "pin": (str,),
 }
-OPTIONAL = {"interval_s", "simulated", "env"}
+OPTIONAL = {"interval_s", "simulated", "env", "redis_more", "console", "pin"}
 
 
 def load(path: Path) -> Config:
     """The config in `path`; fields it does not know are left for newer agents. Raises ConfigError."""
     path = path.absolute()
-    return _with_newer_keys(parse(path, _read(path)))
+    return addresses.layered(_with_newer_keys(parse(path, _read(path))))
 
 
 def _with_newer_keys(config: Config) -> Config:
@@ -100,7 +111,8 @@ def parse(path: Path, data: dict[str, Any]) -> Config:
             raise _bad(path, name, Text("类型不对", "is of the wrong type"))
     known = {name: data[name] for name in TYPES if name in data}
     _check(path, known)
-    return Config(**{**known, "state_dir": Path(known["state_dir"]), "path": path})
+    more = tuple(known.get("redis_more", ()))
+    return Config(**{**known, "redis_more": more, "state_dir": Path(known["state_dir"]), "path": path})
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -133,6 +145,8 @@ def _check(path: Path, data: dict[str, Any]) -> None:
         raise _bad(path, "state_dir", Text("不是绝对路径", "is not an absolute path"))
     if not all(isinstance(value, str) for value in data.get("env", {}).values()):
         raise _bad(path, "env", Text("的值必须是文字", "must hold texts only"))
+    if any(addresses.problem(address) for address in data.get("redis_more", ())):
+        raise _bad(path, "redis_more", Text("必须是 Redis 地址", "must hold addresses of Redis"))
     if data.get("interval_s", 1.0) <= 0:
         raise _bad(path, "interval_s", Text("必须大于 0", "must be above 0"))
 

@@ -61,7 +61,8 @@ def say_goodbye(found: install.Install) -> bool:
         config = load(found.config)
         body = json.dumps({"op": "leave", "server": config.server_id, "t": round(time.time())})
         sent = json.dumps({"body": body, "mac": signing.sign(config.key, body)}).encode()
-        return fetch.ask("POST", f"{found.console}/join/left", found.pin, sent, timeout_s=10).status == 200
+        web, pin = (config.console, config.pin) if config.console else (found.console, found.pin)
+        return fetch.ask("POST", f"{web}/join/left", pin, sent, timeout_s=10).status == 200
     except (OSError, ConfigError, http.client.HTTPException):
         return False
 

@@ -6,6 +6,7 @@
 """
 
 import argparse
+import dataclasses
 import json
 import logging
 import os
@@ -20,6 +21,7 @@ import redis
 from deployments.agent import (
     PROTOCOL,
     VERSION,
+    addresses,
     chosen,
     code,
     credentials,
@@ -28,6 +30,7 @@ from deployments.agent import (
     orders,
     outbox,
     processes,
+    repoint,
     rotation,
     spool,
 )
@@ -37,6 +40,7 @@ from deployments.agent.shipper import Shipper
 log = logging.getLogger("link")
 
 BEAT_S = 5.0
+LOOK_S = 1.0
 BUSY_TICK_S = 0.02
 IDLE_TICK_S = 0.05
 PURGE_S = 3600.0
@@ -52,6 +56,7 @@ class BackOff:
         self.name = name
         self.pause = 0.0
         self.until = 0.0
+        self.since: float | None = None  # when it began to fail
 
     def is_waiting(self, now: float) -> bool:
         return now < self.until
@@ -59,6 +64,7 @@ class BackOff:
     def failed(self, now: float, error: Exception) -> None:
         if not self.pause:
             log.warning("%s: Redis does not take it (%s); kept here until it does", self.name, error)
+            self.since = now
         self.pause = min(max(self.pause * 2, FIRST_BACK_OFF_S), MAX_BACK_OFF_S)
         self.until = now + self.pause
 
@@ -66,6 +72,7 @@ class BackOff:
         if self.pause:
             log.info("%s: Redis takes it again", self.name)
         self.pause = self.until = 0.0
+        self.since = None
 
 
 class Link:
@@ -91,6 +98,7 @@ class Link:
         self.orders_at = 0.0
         self.beats = 0
         self.samples = 0
+        self.listeners = 0  # who took the last beat
         self.beat_at = 0.0
         self.purge_at = 0.0
         self.back_offs = {name: BackOff(name) for name in ("lines", "samples", "orders", "beat")}
@@ -140,12 +148,11 @@ class Link:
         self.refused.last_refusal = reason[:200]
 
     def _beat(self) -> None:
-        self.beats += 1
         counts = dispatch.read_counts(self.config)
         beat = {
             "t": round(time.time(), 3),
             "worker": self.worker_alive(),
-            "seq": self.beats,
+            "seq": self.beats + 1,
             "active": self.shipper.active(),
             "agent": VERSION,
             "code": code(),
@@ -155,12 +162,24 @@ class Link:
             "last_refusal": self.refused.last_refusal or counts.last_refusal,
             "orders": self.orders.answers(),
         }
-        self.redis.publish(keys.beat(self.config.prefix), json.dumps(beat))
+        self.listeners = int(self.redis.publish(keys.beat(self.config.prefix), json.dumps(beat)))
+        self.beats += 1
         sound = chosen.Sound(code(), self.beats, self.samples, bool(beat["worker"]))
         chosen.note_sound(self.config.state_dir, sound)
         if time.monotonic() >= self.purge_at:
             self.purge_at = time.monotonic() + PURGE_S
             spool.purge(self.config.attempts, float(self.redis.time()[0]))
+
+    @property
+    def away_s(self) -> float:
+        """For how long Redis has not taken the beat, which it takes even when it is full."""
+        since = self.back_offs["beat"].since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def close(self) -> None:
+        for track in self.shipper.tracks.values():
+            track.reader.close()
+        self.redis.close()
 
 
 def connect(config: Config) -> "redis.Redis":
@@ -183,18 +202,51 @@ def reaches(url: str) -> None:
         raise orders.CannotObey(f"Redis does not take the new password ({error})") from error
 
 
+def listeners(config: Config, address: str) -> int:
+    """How many take our beat at that address. Raises CannotObey where Redis does not take us there."""
+    there = dataclasses.replace(config, redis_url=addresses.with_user(config, address))
+    passwords = 1 if config.before is None else 2
+    provider = credentials.Provider(lambda: there)
+    for left in reversed(range(passwords)):
+        try:
+            with redis.Redis.from_url(
+                address, credential_provider=provider, socket_timeout=5.0, socket_connect_timeout=5.0, retry=None
+            ) as trial:
+                return int(trial.publish(keys.beat(config.prefix), json.dumps({"t": round(time.time(), 3)})))
+        except redis.AuthenticationError as error:
+            if not left:
+                raise orders.CannotObey(
+                    f"{address} does not take this server's password; nothing was changed"
+                ) from error
+        except (redis.RedisError, OSError, ValueError) as error:
+            raise orders.CannotObey(f"{address} cannot be reached ({error}); nothing was changed") from error
+    raise AssertionError
+
+
 def main(argv: list[str] | None = None) -> int:
     _, config = begin(argparse.ArgumentParser(prog="deployments.agent.link"), argv)
-    rotating = rotation.Rotation(credentials.Current(config, load), reaches)
-    link = Link(config, connect(config), handlers=rotating.handlers)
+    current = credentials.Current(config, load)
+    handlers = {**rotation.Rotation(current, reaches).handlers, **repoint.Repoint(current, listeners).handlers}
+    follower = repoint.Follower(current, listeners)
+    while True:
+        link = Link(current(), connect(current()), handlers=handlers)
+        _run(link, follower)
+        link.close()
+
+
+def _run(link: Link, follower: repoint.Follower) -> None:
+    """Until another address is to be used."""
     look_at = 0.0
     while True:
         time.sleep(link.tick())
-        if time.monotonic() >= look_at:
-            look_at = time.monotonic() + BEAT_S
-            if chosen.is_orphan(config):
-                log.warning("nobody watches this new code any more: back to the code before")
-                os.kill(os.getppid(), signal.SIGTERM)
+        if time.monotonic() < look_at:
+            continue
+        look_at = time.monotonic() + LOOK_S
+        if chosen.is_orphan(link.config):
+            log.warning("nobody watches this new code any more: back to the code before")
+            os.kill(os.getppid(), signal.SIGTERM)
+        if follower.turn(away_s=link.away_s, listeners=link.listeners, beats=link.beats):
+            return
 
 
 if __name__ == "__main__":
