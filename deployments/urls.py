@@ -1,6 +1,7 @@
 from django.urls import path
 
 from deployments.views import (
+    addresses,
     agents,
     batch_pages,
     job_changes,
@@ -30,6 +31,7 @@ urlpatterns = [
     path("servers/<slug:name>/leave", joining.server_leave, name="server-leave"),
     path("servers/agents/", agents.agent_list, name="server-agents"),
     path("servers/agents/upgrade", agents.agent_upgrade, name="server-agents-upgrade"),
+    path("servers/agents/addresses", addresses.agent_addresses, name="server-agents-addresses"),
     path("servers/<slug:name>/upgrade", agents.server_upgrade, name="server-upgrade"),
     path("join/left", joining.left, name="join-left"),
     path("join/code", joining.code, name="join-code"),

@@ -22,7 +22,10 @@ from tests.waiting import until
 
 TRY = Path(__file__).with_name("agent_kinds") / "try_program.py"
 NAME = "lib/deployments/agent/__init__.py"
-FAST = ("lib/deployments/agent/upgrade.py", "UP_S = 60.0", "UP_S = 15.0")
+FAST = (
+    ("lib/deployments/agent/upgrade.py", "UP_S = 60.0", "UP_S = 12.0"),
+    ("lib/deployments/agent/link.py", "BEAT_S = 5.0", "BEAT_S = 1.0"),
+)
 
 
 def made(version="0.1.0", *changes):
@@ -30,7 +33,7 @@ def made(version="0.1.0", *changes):
     with tarfile.open(fileobj=io.BytesIO(bundle.agent().data), mode="r:gz") as source:
         files = {entry.name: source.extractfile(entry).read() for entry in source}
     files["lib/deployments/kinds/try_program.py"] = TRY.read_bytes()
-    for name, old, new in [(NAME, 'VERSION = "0.1.0"', f'VERSION = "{version}"'), FAST, *changes]:
+    for name, old, new in [(NAME, 'VERSION = "0.1.0"', f'VERSION = "{version}"'), *FAST, *changes]:
         assert old.encode() in files[name], (name, old)
         files[name] = files[name].replace(old.encode(), new.encode(), 1)
     out = io.BytesIO()
