@@ -17,7 +17,7 @@ import venv
 from pathlib import Path
 from typing import Any
 
-from deployments.agent import config, install
+from deployments.agent import bundles, config, install
 from deployments.agent.config import spoken
 from deployments.agent.join_checks import Console, Stopped, check_clock, check_redis, say
 from deployments.steps import Text
@@ -229,6 +229,7 @@ def join(console: Console, prefix: Path, code: Path, server_id: int, wish: str) 
         prefix, console.url, console.pin, server_id, user, made_user, install.has_systemd(), secrets.token_hex(8)
     )
     own_files(place)
+    replaced = bundles.base_name(place)
     place.save()
     make_environment(place, code)
     check_account(place)
@@ -238,6 +239,7 @@ def join(console: Console, prefix: Path, code: Path, server_id: int, wish: str) 
     say("代理已启动，等待控制台确认 …", "The agent has started; waiting for the console to see it …")
     wait_online(console, place)
     (prefix / ".joining").unlink(missing_ok=True)
+    bundles.prune(prefix / "code", place.state / "attempts", {code.name, replaced})
     return place
 
 
