@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
 from deployments.agent import credentials, spool
+from deployments.steps import Text
 
 if TYPE_CHECKING:
     from deployments.agent.config import Config
@@ -89,19 +90,19 @@ def with_user(config: "Config", address: str) -> str:
     return parts._replace(netloc=f"{user}:{password}@{parts.netloc}").geturl()
 
 
-def problem(address: Any) -> str:
-    """Why this is no address of a Redis, '' where it is one."""
+def problem(address: Any) -> Text | None:
+    """Why this is no address of a Redis, None where it is one."""
     if not isinstance(address, str) or len(address) > 300 or not address.isascii() or not address.isprintable():
-        return "it is no text of that kind"
+        return Text("只能是可见的 ASCII 字符", "only visible ASCII characters may stand in it")
     try:
         parts = urlsplit(address)
         port = parts.port
-    except ValueError as error:
-        return str(error)
+    except ValueError:
+        return Text("主机或端口不对", "its host or port is wrong")
     if parts.scheme not in ("redis", "rediss") or not parts.hostname or " " in address:
-        return "write redis://host:port/0 or rediss://host:port/0"
+        return Text("请写成 rediss://主机:端口/0", "write rediss://host:port/0")
     if "@" in parts.netloc:
-        return "leave user and password out: each server has its own"
+        return Text("不要写用户名与密码，各服务器自有", "leave user and password out, each server has its own")
     if port is None or parts.path not in ("", "/", "/0") or parts.query or parts.fragment:
-        return "write host and port, and no other database than 0"
-    return ""
+        return Text("请写明主机与端口，只能用 0 号库", "write host and port, and no other database than 0")
+    return None

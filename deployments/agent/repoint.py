@@ -45,7 +45,7 @@ class Repoint:
             raise CannotObey("the order holds no addresses")
         for address in wished:
             if why := addresses.problem(address):
-                raise CannotObey(f"{str(address)[:80]} is no address: {why}")
+                raise CannotObey(f"{str(address)[:80]} is no address: {why.en}")
         if (web and not WEB.fullmatch(str(web))) or (pin and not PIN.fullmatch(str(pin))):
             raise CannotObey("the order holds no address of the console's pages")
         config = self.current()

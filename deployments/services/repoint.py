@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 
 from console import addresses, alerts, audit, tls
 from console.errors import Conflict, Invalid, NotAllowed
+from console.language import pick
 from console.models import User
 from deployments.agent.addresses import problem
 from deployments.agent.repoint import MOST, PIN, WEB
@@ -56,7 +57,7 @@ def read(redis: Sequence[str], console: str = "", pin: str = "") -> Wished:
     for address in wished:
         if why := problem(address):
             raise Invalid(
-                _("“%(address)s” is no address of Redis: %(why)s.") % {"address": address[:80], "why": why},
+                _("“%(address)s” is no address of Redis: %(why)s.") % {"address": address[:80], "why": pick(why)},
                 _("Write it as rediss://host:6380/0; user and password are each server's own."),
                 code="bad_address",
             )
