@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext, gettext_noop
 
-from console import alerts
+from console import alerts, doubt
 from console.models import User
 from console.templatetags.frame import texts_for_scripts
 
@@ -33,11 +33,14 @@ PLACES = [
         "monitoring:server-list",
         gettext_noop("Servers"),
         "server",
-        ("monitoring:server", "deployments:join", "deployments:server"),
+        ("monitoring:server", "deployments:join", "deployments:server", "deployments:key"),
     ),
     ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job", "deployments:batch")),
+    ("deployments:queue-list", gettext_noop("Queues"), "queue", ("deployments:queue", "django_rq:")),
     ("monitoring:alert-list", gettext_noop("Alerts"), "alert", ("monitoring:alert",)),
 ]
+
+FOR_OPERATORS = ("queue",)
 
 # What the scripts of every page say; see static/js/texts.js.
 TEXTS = [
@@ -71,11 +74,14 @@ def places(request: HttpRequest) -> list[Place]:
     """The rail: only pages that exist."""
     match = getattr(request, "resolver_match", None)
     name = match.view_name if match else ""
+    may_operate = isinstance(request.user, User) and request.user.may("operator")
     result = []
     for url_name, title, icon, owns in PLACES:
         try:
             url = reverse(url_name)
         except NoReverseMatch:
+            continue
+        if icon in FOR_OPERATORS and not may_operate:
             continue
         here = name.startswith(owns)
         tally = alerts.counts() if icon == "alert" else alerts.Counts(0, 0)
@@ -89,6 +95,7 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     theme = request.COOKIES.get("theme", "")
     return {
         "console_version": settings.VERSION,
+        "doubts": doubt.read() if known else [],
         "plaintext": settings.ALLOW_PLAINTEXT and known,
         "theme": theme if theme in ("light", "dark") else "",
         "may_operate": isinstance(user, User) and user.may("operator"),

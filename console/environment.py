@@ -29,6 +29,20 @@ def number(name: str, default: int, *, least: int, most: int) -> int:
     return int(raw)
 
 
+def share(name: str, default: float) -> float:
+    """A part of a whole, above 0 and at most 1."""
+    raw = os.environ.get(name, "").strip()
+    if not raw:
+        return default
+    try:
+        found = float(raw)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 1:
+        raise BadSetting(f"{name}={raw!r} is not a number above 0 and at most 1. Set it to one, or leave it out.")
+    return found
+
+
 def flag(name: str, default: bool) -> bool:
     raw = os.environ.get(name, "").strip().lower()
     if raw in ("", "0", "1", "true", "false"):

@@ -24,7 +24,8 @@ from django.utils import timezone
 from console import live, streams
 from deployments import ingest as jobs_ingest
 from deployments.models import Attempt, Job, JobState, Server
-from deployments.services import batches, jobs, orders, reaper, refusals, rotation, waiting
+from deployments.services import batches, jobs, orders, quota, reaper, refusals, rotation, silence, waiting
+from deployments.steps import Text
 from monitoring.ingest import Messages, Telemetry
 from monitoring.services import readings
 
@@ -38,6 +39,7 @@ ENTRIES_A_STORE = 500  # bounds memory and the length of a transaction
 TELEMETRY_A_READ = 50
 BEATS_A_TICK = 5000
 MAX_BEAT_BYTES = 128 * 1024
+BEATS_A_PERIOD, BEAT_BYTES_A_PERIOD = 300, 2 * 2**20  # of one server in five seconds: an agent beats once, with 1 kB
 MAX_ACTIVE = 1000  # attempts that one beat may name
 RELEASE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
 
@@ -54,10 +56,14 @@ class Ingest:
         self.telemetry_cursors: dict[int, str] = {}
         self.heads: dict[int, tuple[str, int, float]] = {}  # job id -> (attempt, last line, when it moved)
         self.active: dict[int, set[str]] = {}  # server -> attempts that its beats name as running
+        self.workers: dict[int, str] = {}  # server -> what the page of queues says of its worker, until it is kept
         self.counts: dict[int, refusals.Counts] = {}  # server -> payloads it refused, until that is noted
         self.counted: dict[int, refusals.Counts] = {}
         self.answers: dict[int, orders.Answers] = {}  # server -> what it says about orders, until it is noted
         self.answered: dict[int, orders.Answers] = {}  # what it said before: agents repeat it in every beat
+        self.beaten: dict[int, tuple[int, int]] = {}  # server -> beats and their bytes in this period
+        self.quota = quota.Watch(url)
+        self.silence = silence.Silence()
         self.stopping = False
         self.lag_ms = 0.0
         self._due: dict[str, float] = {}
@@ -67,12 +73,14 @@ class Ingest:
     def run(self) -> None:
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
+        self.quota.start()
         wait = 0.2
         while not self.stopping:
             try:
                 self._run_connected()
                 wait = 0.2
             except (redis.RedisError, DatabaseError) as error:
+                self.quota.active = False
                 log.warning("ingest waits %.1f s: %s", wait, error)
                 close_old_connections()
                 time.sleep(wait)
@@ -98,16 +106,21 @@ class Ingest:
             started = time.monotonic()
             if self._is_due("connections", started, 30.0):
                 close_old_connections()
-            if self.holds_lease(started):
+            self.quota.active = self.holds_lease(started)
+            if self.quota.active:
                 self.tick(time.time(), started)
             time.sleep(max(0.005, TICK_S - (time.monotonic() - started)))
 
     def holds_lease(self, now: float) -> bool:
         if not self._is_due("lease", now, LEASE_MS / 4000):
             return self._leading
+        was_leading = self._leading
         self._leading = bool(self.redis.set(streams.INGEST_LEASE, self.me, nx=True, px=LEASE_MS))
         if not self._leading and (self.redis.get(streams.INGEST_LEASE) or b"").decode() == self.me:
             self._leading = bool(self.redis.pexpire(streams.INGEST_LEASE, LEASE_MS))
+        if self._leading and not was_leading:
+            self._reading_since = now  # what was said while another one listened, we have not heard
+            self._due.pop("listen", None)
         return self._leading
 
     def _is_due(self, what: str, now: float, every_s: float) -> bool:
@@ -126,6 +139,7 @@ class Ingest:
         messages = self._read_telemetry(at)
         if self._is_due("second", monotonic, 1.0):
             messages += self._each_second(at)
+            self._judge_silence(at, monotonic)
             if self.telemetry.has_news:
                 self.telemetry.flush()
         self._publish(messages)
@@ -147,8 +161,25 @@ class Ingest:
     ) -> list[tuple[bytes, list[tuple[bytes, dict[bytes, bytes] | None]]]]:
         if not cursors:
             return []
-        answer = self.redis.xread(cursors, count=count)
+        try:
+            answer = self.redis.xread(cursors, count=count)
+        except redis.ResponseError:
+            if not self._remove_what_is_no_stream(cursors):
+                raise
+            answer = []
         return list(answer.items()) if isinstance(answer, dict) else answer
+
+    def _remove_what_is_no_stream(self, keys: Iterable[str]) -> bool:
+        """One server that writes something else where its stream should be would keep us from all of them."""
+        pipeline, names = self.redis.pipeline(transaction=False), list(keys)
+        for name in names:
+            pipeline.type(name)
+        wrong = [name for name, kind in zip(names, pipeline.execute(), strict=True) if kind not in (b"stream", b"none")]
+        for name in wrong:
+            self.redis.unlink(name)
+            why = Text("它把别的东西写在了自己的数据流的位置", "it wrote something else where its stream should be")
+            self.quota.report(_server_of(name.encode()), why)
+        return bool(wrong)
 
     def _read_beats(self, at: float) -> None:
         for _ in range(BEATS_A_TICK):  # a server that beats without end must not keep us from the others
@@ -156,16 +187,29 @@ class Ingest:
             if message is None:
                 return
             pk = _server_of(message["channel"])
+            if self._beats_too_much(pk, len(message["data"])):
+                continue
             self.telemetry.beat(pk, at)
             said = _beat(message["data"])
             self.active[pk] = _active(said)
             self.telemetry.speaks(pk, readings.agent(said))
+            self.workers[pk] = json.dumps([round(at, 3), said.get("worker") is True])
             counted = refusals.read(said)
             if counted is not None and counted != self.counted.get(pk):
                 self.counts[pk] = counted
             answers = orders.read_answers(said.get("orders"))
             if answers and answers != self.answered.get(pk):
                 self.answers[pk] = answers
+
+    def _beats_too_much(self, pk: int, size: int) -> bool:
+        """Messages leave no key behind, so no quota finds them: who sends without end is found here."""
+        count, total = self.beaten.get(pk, (0, 0))
+        self.beaten[pk] = count, total = count + 1, total + size
+        if count <= BEATS_A_PERIOD and total <= BEAT_BYTES_A_PERIOD:
+            return False
+        if (count - 1) % BEATS_A_PERIOD == 0 or total - size <= BEAT_BYTES_A_PERIOD:
+            self.quota.report(pk, Text("它不停地发送心跳消息", "it sent beats without end"))
+        return True
 
     def _note_answers(self) -> None:
         if not self.answers:
@@ -258,10 +302,18 @@ class Ingest:
         self.telemetry.open_topics = {channel.decode()[len(streams.LIVE) :] for channel in channels}
         pipeline = self.redis.pipeline(transaction=False)
         messages = self.telemetry.each_second(pipeline, at)
+        if self.workers:
+            pipeline.hset(streams.FLEET_BEATS, mapping={str(pk): said for pk, said in self.workers.items()})
+            self.workers = {}
         pipeline.set(streams.INGEST_ALIVE, json.dumps({"t": at, "lag_ms": round(self.lag_ms, 1)}), ex=60)
         pipeline.execute(raise_on_error=False)
         self.lag_ms = 0.0
         return messages + self._open_heads()
+
+    def _judge_silence(self, at: float, monotonic: float) -> None:
+        if self._is_due("listen", monotonic, float("inf")):
+            self.silence.begin(self.redis, self.telemetry.servers.values(), monotonic)
+        self.silence.judge(self.redis, self.telemetry.servers, self.telemetry.last_heard, monotonic, at)
 
     def _seed_heads(self) -> None:
         """The heads of what moved lately: a predecessor may have died between its commit and its messages."""
@@ -281,11 +333,13 @@ class Ingest:
 
     def _each_five_seconds(self, monotonic: float) -> None:
         self.telemetry.flush()
+        self.beaten.clear()
         active, self.active = self.active, {}
         reaper.bring_back(active)
         # Doubt ourselves first: silence counts only while we ourselves were listening.
         if monotonic - self._reading_since > settings.OFFLINE_AFTER_S:
-            reaper.mark_lost(self.telemetry.silent_since(monotonic - settings.OFFLINE_AFTER_S))
+            silent = self.telemetry.silent_since(monotonic - settings.OFFLINE_AFTER_S)
+            reaper.mark_lost(pk for pk in silent if not self.silence.doubts(self.telemetry.servers.get(pk)))
         reaper.resend(timezone.now())
         reaper.resend_cancels(timezone.now())
         orders.look_after(timezone.now())

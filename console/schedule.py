@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from console import alerts
 from console.models import ApiToken, KeptAnswer
-from deployments.services import enrol
+from deployments.services import enrol, refusals
 from monitoring.models import Minute
 
 HISTORY_DAYS = 7
@@ -58,6 +58,11 @@ def prune_alerts() -> int:
     return alerts.prune()
 
 
+def settle_refusals() -> int:
+    """Alerts of refused payloads end after a day without another."""
+    return refusals.settle()
+
+
 JOBS: list[tuple[str, Callable[[], object]]] = [
     ("17 * * * *", end_old_sessions),
     ("27 3 * * *", forget_failed_logins),
@@ -65,5 +70,6 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("7 * * * *", prune_minutes),
     ("47 * * * *", prune_answers),
     ("57 * * * *", forget_gone_servers),
+    ("7,37 * * * *", settle_refusals),
     ("47 3 * * *", prune_alerts),
 ]

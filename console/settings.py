@@ -24,6 +24,11 @@ ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", LOOPBACK if BIND in ("127.0.0.1", "::
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", [])
 DEMO_SERVERS = env.number("DEMO_SERVERS", 20, least=0, most=5000)
 
+# How much one server may hold in Redis before it is switched off; 0: as services/quota.py thinks by Redis's memory.
+SERVER_QUOTA_MB = env.number("SERVER_QUOTA_MB", 0, least=0, most=1_000_000)
+# The share of the servers that, silent at once, makes the console doubt itself; see deployments/services/doubt.py.
+DOUBT_SHARE = env.share("DOUBT_SHARE", 0.3)
+
 # How other servers reach this console and its Redis; console/addresses.py makes up for what is left out.
 PUBLIC_URL = env.web_url("PUBLIC_URL")
 PUBLIC_REDIS_URL = env.redis_url("PUBLIC_REDIS_URL", VAR_DIR / "-") if env.is_given("PUBLIC_REDIS_URL") else ""
@@ -31,6 +36,7 @@ PUBLIC_CERTIFICATE = env.certificate("PUBLIC_CERTIFICATE")  # PEM of what PUBLIC
 ALLOW_PLAINTEXT = env.flag("ALLOW_PLAINTEXT", False)
 
 INSTALLED_APPS = [
+    "django.contrib.admin.apps.SimpleAdminConfig",  # no page of its own: django-rq's pages ask for it
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -31,9 +31,12 @@ def orders(server_id: int) -> str:
 
 BEATS = "h:*:beat"
 FLEET_NOW = "fleet:now"  # hash server id -> JSON "now", see monitoring/services/live_state.py
+FLEET_BEATS = "fleet:beats"  # hash server id -> JSON [epoch of its last beat, whether its worker lives]
 FLEET_STEPS = "fleet:steps"  # hash metric -> JSON {"gen", "steps"}: one letter of base 36 a cell, for who joins
 INGEST_ALIVE = "ingest:alive"  # JSON {"t": epoch, "lag_ms": n}, written each second
 INGEST_LEASE = "ingest:lease"
+DOUBT = "fleet:doubt"  # JSON [{…}], see console/doubt.py
+DOUBT_ENDED = "fleet:doubt:ended"  # who says that the silent servers are really down, for ingest to take
 LIVE = "live:"
 DEMO_USER = "demo"
 
@@ -41,6 +44,10 @@ DEMO_USER = "demo"
 def live(topic: str) -> str:
     """The pub/sub channel of a websocket topic."""
     return LIVE + topic
+
+
+# Rules about commands that older ones, Redis 7.0 for instance, do not know and then refuse; see enrol.set_users.
+NEWER_RULES = ["+client|setinfo", "-clusterscan"]
 
 
 def user(server_id: int) -> str:
@@ -52,14 +59,18 @@ def acl_rules(server_id: int, password: str, *more: str, on: bool = True) -> lis
     """The rights of one server's own Redis user, as ACL SETUSER takes them; `more` are passwords that serve as well.
 
     `+info` is needed: without it RQ dequeues with BLPOP instead of BLMOVE and silently loses its
-    crash safety. `resetchannels` stands before `&channel`: Redis 6.2 refuses the line otherwise.
+    crash safety. `resetchannels` stands before `&channel`: Redis 6.2 refuses the line otherwise. CLIENT TRACKING and
+    PUBSUB would tell the names of everybody's keys and channels, and PFMERGE with one key takes anybody's (seen in
+    Redis 7.0 and Valkey 9.1). tests/deployments/test_isolation.py tries every command there is.
     """
     own = prefix(server_id)
     return [
         "reset", "on" if on else "off", *(f">{word}" for word in (password, *more)),
         "resetkeys", "resetchannels", f"~{own}:*", f"&{own}:*",
         "-@all", "+@read", "+@write", "+@transaction", "+@pubsub", "+@connection", "+@blocking",
-        "-@dangerous", "-@scripting", "-@admin", "-scan", "-randomkey", "-dbsize", "+info", "+time",
+        "-@hyperloglog", "-@geo", "-@bitmap", "-@dangerous", "-@scripting", "-@admin",
+        "-scan", "-randomkey", "-dbsize", "-select", "-move", "-copy", "-pubsub", "-client",
+        "+client|setname", "+client|id", "+client|info", "+info", "+time", *NEWER_RULES,
     ]  # fmt: skip
 
 

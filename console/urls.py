@@ -4,7 +4,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import include, path
 from django.views.i18n import set_language
 
-from console import accounts, health
+from console import accounts, doubt_views, health, rq_pages
 from console.api import api
 
 app_patterns = (
@@ -12,6 +12,8 @@ app_patterns = (
         path("login/", accounts.SignIn.as_view(), name="login"),
         path("logout/", accounts.SignOut.as_view(), name="logout"),
         path("healthz", health.healthz, name="healthz"),
+        path("doubt/", doubt_views.banner, name="doubt-banner"),
+        path("doubt/end", doubt_views.end, name="doubt-end"),
         path("readyz", health.readyz, name="readyz"),
     ],
     "console",
@@ -21,6 +23,8 @@ urlpatterns = [
     path("", include(app_patterns)),
     path("i18n/setlang/", login_not_required(set_language), name="set_language"),
     path("api/v1/", api.urls),
+    path("administration/", include(rq_pages.admin_patterns)),
+    path("administration/rq/", include(rq_pages.rq_patterns)),
     # First, for /servers/join/ is a page and not the server of that name.
     path("", include("deployments.urls")),
     path("", include("monitoring.urls")),

@@ -29,6 +29,9 @@ auto-aof-rewrite-min-size 64mb
 save ""
 maxmemory {memory_mb}mb
 maxmemory-policy noeviction
+maxmemory-clients 25%
+client-query-buffer-limit 32mb
+proto-max-bulk-len 4mb
 tcp-keepalive 60
 loglevel notice
 """

@@ -1,5 +1,7 @@
 """Topics of jobs: `jobs` tells every change of state, `job:<id>` one job's state and log.
 
+`doubt` says that the console doubts itself or does so no more ("moved": {on}).
+
 `batches` and `batch:<id>` only say that something has moved ("moved": {id}); the page asks for it anew.
 """
 
@@ -8,6 +10,7 @@ from collections.abc import Sequence
 
 from django.utils.translation import gettext as _
 
+from console import doubt
 from console.errors import NotFound
 from console.live import Present, Told, Topic, viewer
 from console.message import newest, newest_of_each
@@ -60,7 +63,12 @@ def present_batch(match: re.Match[str]) -> Present:
     return Present()
 
 
+def present_doubt(match: re.Match[str]) -> Present:
+    return Present([Told("moved", {"on": bool(doubt.read())})])
+
+
 TOPICS = [
+    Topic(r"doubt", viewer, present_doubt, conflate=newest),
     Topic(r"batches", viewer, conflate=newest),
     Topic(r"batch:(?P<id>[1-9]\d{0,17})", viewer, present_batch, conflate=newest),
     Topic(r"jobs", viewer, conflate=newest_of_each("id")),

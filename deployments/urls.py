@@ -9,6 +9,7 @@ from deployments.views import (
     job_list,
     job_log,
     joining,
+    queue_pages,
     server_switches,
 )
 
@@ -48,6 +49,10 @@ urlpatterns = [
     path("batches/<int:pk>/resume", batch_pages.batch_resume, name="batch-resume"),
     path("batches/<int:pk>/stop", batch_pages.batch_stop, name="batch-stop"),
     path("batches/<int:pk>/retry", batch_pages.batch_retry, name="batch-retry"),
+    path("queue/", queue_pages.queue_list, name="queue-list"),
+    path("servers/keys/", queue_pages.key_list, name="key-list"),
+    path("servers/<slug:name>/keys", queue_pages.keys_change, name="server-keys"),
+    path("servers/<slug:name>/switch-on", queue_pages.switch_on, name="server-switch-on"),
     path("servers/<slug:name>/queue/pause", server_switches.queue_pause, name="server-queue-pause"),
     path("servers/<slug:name>/queue/resume", server_switches.queue_resume, name="server-queue-resume"),
     path("servers/<slug:name>/maintenance", server_switches.maintenance, name="server-maintenance"),

@@ -168,6 +168,7 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
     minutes = history.recent(server.pk, server_page.SPARK_S // 60)
     context = {
         "server": server,
+        "rotation": getattr(server, "rotation", None),
         "now": now,
         "look": page_texts.STATES[now["state"]],
         "tiles": server_page.tiles(now),

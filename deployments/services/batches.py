@@ -22,7 +22,7 @@ from django.db.models import Count, Max
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from console import audit, live
+from console import audit, doubt, live
 from console.errors import Conflict, Invalid
 from console.language import pick
 from console.models import User
@@ -174,10 +174,18 @@ def _go_on(batch: Batch) -> list[Attempt]:
         if not drafts:
             _end(batch, counts, len(rows))
             return []
+        if _is_doubted(batch):
+            return []  # silent servers would fail, and it may be our own fault that they are
         first = min(wave for wave, _pk in drafts)
         if started := _start_wave(batch, [pk for wave, pk in drafts if wave == first]):
             return started
         # Every server of that wave was silent: its jobs have failed, and that is judged again.
+
+
+def _is_doubted(batch: Batch) -> bool:
+    """Whether servers of a sort that the batch has still to do fell silent together: see services/silence.py."""
+    doubted = {one.simulated for one in doubt.read()}
+    return bool(doubted) and batch.jobs.filter(state=JobState.DRAFT, server__simulated__in=doubted).exists()
 
 
 def _why_stop(batch: Batch, rows: Sequence[tuple[int, str, int | None]]) -> Text | None:

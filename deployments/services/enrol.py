@@ -5,7 +5,7 @@ import logging
 import re
 import shutil
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +146,7 @@ def forget(connection: Any, server_id: int) -> None:
     for start in range(0, len(keys), 500):
         connection.unlink(*keys[start : start + 500])
     connection.hdel(streams.FLEET_NOW, server_id)
+    connection.hdel(streams.FLEET_BEATS, server_id)
 
 
 def forget_gone() -> list[int]:
@@ -184,8 +185,30 @@ def rights_of(server: Server) -> list[str]:
 
 def apply_rights(connection: Any, server: Server) -> None:
     """Bring one server's user in Redis to what its row says. Raises redis.RedisError."""
-    connection.execute_command("ACL", "SETUSER", streams.user(server.pk), *rights_of(server))
+    set_users(connection, {streams.user(server.pk): rights_of(server)})
     save_users(connection)
+
+
+def set_users(connection: Any, users: Mapping[str, list[str]]) -> None:
+    """Give these users (name: rules) their rights, at once with the commands that this Redis knows.
+
+    Raises redis.RedisError.
+    """
+    answers = _set_users(connection, users)
+    failed = {name: rules for name, rules in users.items() if isinstance(answers[name], redis.ResponseError)}
+    older = {name: [rule for rule in rules if rule not in streams.NEWER_RULES] for name, rules in failed.items()}
+    for answer in _set_users(connection, older).values():
+        if isinstance(answer, redis.RedisError):
+            raise answer
+    for rule in streams.NEWER_RULES if older else []:
+        _set_users(connection, {name: [rule] for name in older})  # what it does not know, nobody can call
+
+
+def _set_users(connection: Any, users: Mapping[str, list[str]]) -> dict[str, Any]:
+    pipe = connection.pipeline(transaction=False)
+    for name, rules in users.items():
+        pipe.execute_command("ACL", "SETUSER", name, *rules)
+    return dict(zip(users, pipe.execute(raise_on_error=False) if users else [], strict=True))
 
 
 def save_users(connection: Any) -> None:
@@ -210,7 +233,4 @@ def demo_password() -> str:
 
 def grant(connection: Any) -> None:
     """Give every server its rights in a Redis that is already running. Raises redis.RedisError."""
-    pipe = connection.pipeline(transaction=False)
-    for name, rules in rights().items():
-        pipe.execute_command("ACL", "SETUSER", name, *rules)
-    pipe.execute()
+    set_users(connection, rights())

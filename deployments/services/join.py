@@ -29,7 +29,7 @@ VALID = timedelta(hours=1)
 MAX_PROBLEMS = 20
 MAX_DETAIL = 300
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
-RESERVED = ("join", "agents")  # /servers/join/ is a page
+RESERVED = ("join", "agents", "keys")  # /servers/join/ is a page
 LEAVE_VALID_S = 600
 
 

@@ -28,6 +28,7 @@ PAGES = (
     ("deployments:job-list", "job", "jobs 作业 zuoye"),
     ("deployments:server-agents", "stack", "agents versions 代理版本 dailibanben"),
     ("deployments:batch-list", "table", "batches 批次 pici"),
+    ("deployments:queue-list", "queue", "queues 队列 duilie"),
     ("monitoring:alert-list", "alert", "alerts 告警 gaojing"),
 )
 
@@ -36,6 +37,7 @@ def _pages(word: str) -> list[dict[str, str]]:
     titles = {
         "fleet": gettext("Fleet"), "server": gettext("Servers"), "job": gettext("Jobs"), "table": gettext("Batches"),
         "alert": gettext("Alerts"), "stack": gettext("Agents"),
+        "alert": gettext("Alerts"), "queue": gettext("Queues"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 
