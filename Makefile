@@ -9,12 +9,13 @@ ifdef PYTHON
 export PYTHON
 endif
 
-.PHONY: help up down setup setup-dev browser test bench lint types wheels messages pins
+.PHONY: help up down service setup setup-dev browser test bench lint types wheels messages pins
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make up             start everything on this machine; Ctrl-C ends it"
 	@echo "make down [ALL=1]   end a console that runs elsewhere; ALL=1 ends its job runners and engines too"
+	@echo "make service        as root: start it with this machine (systemd); PRINT=1 shows how, REMOVE=1 takes it away"
 	@echo "make test           every test, those in a real Chromium included"
 	@echo "make setup | wheels | bench | lint | messages | pins"
 
@@ -23,6 +24,10 @@ up: setup
 
 down: setup
 	@exec $(BIN)/python manage.py down $(if $(filter-out 0,$(ALL)),--all)
+
+# With the settings of this line and environment: sudo make service BIND=0.0.0.0 PORT=443
+service: setup
+	@$(BIN)/python manage.py service $(if $(filter-out 0,$(PRINT)),--print) $(if $(filter-out 0,$(REMOVE)),--remove)
 
 setup:
 	@scripts/environment.sh requirements.txt

@@ -7,7 +7,7 @@ import zoneinfo
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 
 class BadSetting(SystemExit):
@@ -48,6 +48,11 @@ def flag(name: str, default: bool) -> bool:
     if raw in ("", "0", "1", "true", "false"):
         return default if not raw else raw in ("1", "true")
     raise BadSetting(f"{name}={raw!r} is neither 1 nor 0. Set it to one of them, or leave it out.")
+
+
+def flag_if_given(name: str) -> bool | None:
+    """True or False as the site says; None where it says nothing."""
+    return flag(name, False) if os.environ.get(name, "").strip() else None
 
 
 def choice(name: str, default: str, accepted: list[str]) -> str:
@@ -182,6 +187,43 @@ def certificate(name: str) -> str:
     if "-----BEGIN CERTIFICATE-----" not in content:
         raise BadSetting(f"{name}={path!r} holds no certificate. Name a file in PEM, as the web server uses it.")
     return path
+
+
+def private_key(name: str, *, goes_with: str) -> str:
+    """The path of a key that can be read; '' where none is given. One of the two alone is refused."""
+    path, other = text(name, ""), text(goes_with, "")
+    if bool(path) != bool(other):
+        missing, given = (name, goes_with) if other else (goes_with, name)
+        raise BadSetting(f"{given} is given, but {missing} is not. Give both, or neither.")
+    if not path:
+        return ""
+    try:
+        content = Path(path).read_text()
+    except (OSError, ValueError) as error:
+        raise BadSetting(f"{name}={path!r} cannot be read. Name a file this user may read.") from error
+    if "PRIVATE KEY-----" not in content:
+        raise BadSetting(f"{name}={path!r} holds no private key. Name a file in PEM, as the web server uses it.")
+    if "ENCRYPTED" in content:
+        raise BadSetting(
+            f"{name}={path!r} has a passphrase, which nobody could enter. Name a copy without: openssl pkey"
+        )
+    return path
+
+
+def program(name: str) -> str:
+    """The path of a program that can be run; '' where none is given."""
+    path = text(name, "")
+    if path and not (Path(path).is_absolute() and os.access(path, os.X_OK) and Path(path).is_file()):
+        raise BadSetting(f"{name}={path!r} is no program. Name its whole path, or leave it out.")
+    return path
+
+
+def with_authority(url: str, ca: str) -> str:
+    """A rediss:// address that names the file of the authorities to trust, as redis-py reads it."""
+    parts = urlsplit(url)
+    if not ca or parts.scheme != "rediss":
+        return url
+    return parts._replace(query="&".join(filter(None, [parts.query, f"ssl_ca_certs={quote(ca, safe='/')}"]))).geturl()
 
 
 def redis_url(name: str, kept_in: Path) -> str:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from django.core.management import call_command
 from django.utils import timezone
 
-from console import alerts
+from console import alerts, own_alerts
 from console.models import ApiToken, KeptAnswer
 from deployments.services import enrol, refusals
 from monitoring.models import Minute
@@ -71,5 +71,6 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("47 * * * *", prune_answers),
     ("57 * * * *", forget_gone_servers),
     ("7,37 * * * *", settle_refusals),
+    ("13 * * * *", own_alerts.look),
     ("47 3 * * *", prune_alerts),
 ]

@@ -9,6 +9,7 @@ from pathlib import Path
 import dj_database_url
 
 from console import environment as env
+from console import names
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = "0.1.0"
@@ -34,6 +35,18 @@ PUBLIC_URL = env.web_url("PUBLIC_URL")
 PUBLIC_REDIS_URL = env.redis_url("PUBLIC_REDIS_URL", VAR_DIR / "-") if env.is_given("PUBLIC_REDIS_URL") else ""
 PUBLIC_CERTIFICATE = env.certificate("PUBLIC_CERTIFICATE")  # PEM of what PUBLIC_URL shows, where that is not ours
 ALLOW_PLAINTEXT = env.flag("ALLOW_PLAINTEXT", False)
+
+# TLS: the site's own certificate, or one of our own authority (console/tls.py).
+TLS_CERTIFICATE = env.certificate("TLS_CERTIFICATE")  # the server's first, then those between it and its authority
+TLS_KEY = env.private_key("TLS_KEY", goes_with="TLS_CERTIFICATE")
+TLS_CA = env.certificate("TLS_CA")  # its authority, where the systems of the site do not know it
+TLS_FRONT = env.program("TLS_FRONT")  # stunnel or nginx, where PATH does not lead to one
+_TLS = env.flag_if_given("TLS")
+HTTPS = bool(TLS_CERTIFICATE) or not (names.is_loopback(BIND) or ALLOW_PLAINTEXT) if _TLS is None else _TLS
+REDIRECT_PORT = env.number("REDIRECT_PORT", 0, least=1, most=65535)  # plain HTTP there is led to HTTPS
+REDIS_BIND = env.text("REDIS_BIND", "")  # where servers that join reach the bundled Valkey; BIND where it is empty
+REDIS_TLS_PORT = env.number("REDIS_TLS_PORT", 0, least=1, most=65535)
+REDIS_CA = env.certificate("REDIS_CA")  # the authority of the site's own Redis
 
 INSTALLED_APPS = [
     "django.contrib.admin.apps.SimpleAdminConfig",  # no page of its own: django-rq's pages ask for it
@@ -104,7 +117,7 @@ else:
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # `make up` writes the address of the bundled Valkey to var/redis_url unless the site names its own.
-REDIS_URL = env.redis_url("REDIS_URL", VAR_DIR / "redis_url")
+REDIS_URL = env.with_authority(env.redis_url("REDIS_URL", VAR_DIR / "redis_url"), REDIS_CA)
 RQ_QUEUES = {"default": {"URL": REDIS_URL, "SERIALIZER": "rq.serializers.JSONSerializer"}}
 
 AUTH_USER_MODEL = "console.User"
@@ -126,6 +139,9 @@ AXES_LOCKOUT_CALLABLE = "console.accounts.locked_out"
 SESSION_COOKIE_AGE = 12 * 3600
 SESSION_COOKIE_SAMESITE = "Lax"
 X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+# Browsers hold a name to HTTPS on each of its ports: only where no other program can answer under it in plain HTTP.
+SECURE_HSTS_SECONDS = 30 * 86400 if HTTPS and PORT == 443 else 0
 
 LANGUAGE_CODE = env.choice("LANGUAGE", "zh-hans", ["zh-hans", "en"])
 LANGUAGES = [("zh-hans", "简体中文"), ("en", "English")]

@@ -4,7 +4,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import include, path
 from django.views.i18n import set_language
 
-from console import accounts, doubt_views, health, rq_pages
+from console import accounts, doubt_views, health, own_pages, rq_pages
 from console.api import api
 
 app_patterns = (
@@ -15,6 +15,10 @@ app_patterns = (
         path("doubt/", doubt_views.banner, name="doubt-banner"),
         path("doubt/end", doubt_views.end, name="doubt-end"),
         path("readyz", health.readyz, name="readyz"),
+        path("certificate/", own_pages.certificate, name="certificate"),
+        path("certificate/ca.crt", own_pages.authority, name="authority"),
+        path("ports/", own_pages.port_list, name="port-list"),
+        path("ports/ports.csv", own_pages.port_file, name="port-file"),
     ],
     "console",
 )

@@ -112,22 +112,23 @@ def _port(kept: Path) -> int:
     """REDIS_PORT; else the port of the last start while it is free; else the first free one from FIRST_PORT."""
     asked = env.number("REDIS_PORT", 0, least=1, most=65535)
     if asked:
-        if not _is_free(asked):
+        if not is_free("127.0.0.1", asked):
             raise env.BadSetting(f"REDIS_PORT={asked} is used by another program. Choose another, or leave it out.")
         return asked
     last = int(kept.read_text()) if kept.exists() and kept.read_text().strip().isdigit() else FIRST_PORT
-    port = next((one for one in (last, *range(FIRST_PORT, FIRST_PORT + 1000)) if _is_free(one)), 0)
+    port = next((one for one in (last, *range(FIRST_PORT, FIRST_PORT + 1000)) if is_free("127.0.0.1", one)), 0)
     if not port:
         raise env.BadSetting(f"No port from {FIRST_PORT} on is free for Valkey. Set REDIS_PORT to a free one.")
     kept.write_text(str(port))
     return port
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
+def is_free(bind: str, port: int) -> bool:
+    """Whether something could listen there."""
+    with socket.socket(socket.AF_INET6 if ":" in bind else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((bind, port))
         except OSError:
             return False
     return True

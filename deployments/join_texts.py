@@ -73,6 +73,26 @@ TROUBLE = {
         _("TLS: what answers does not have the console's key."),
         _("Take the proxy between them out of the way, or set PUBLIC_CERTIFICATE to what it shows."),
     ),
+    "tls_clock": Trouble(
+        _("Clock: by the server's own, the console's certificate is not valid yet."),
+        _("Set the server's clock (chronyd), then paste the same command again."),
+    ),
+    "tls_expired": Trouble(
+        _("TLS: the console's certificate has expired, or the server's clock is ahead of time."),
+        _("Check the server's clock. Where it is right, start the console anew: it renews its certificate."),
+    ),
+    "tls_name": Trouble(
+        _("TLS: the console's certificate does not hold the name by which the server comes."),
+        _("Set PUBLIC_URL and PUBLIC_REDIS_URL to names that it holds, or start the console anew, so that it does."),
+    ),
+    "tls_issuer": Trouble(
+        _("TLS: the server does not trust who signed the console's certificate."),
+        _("Make a new command and paste it: it brings the authority. A site's own is named by TLS_CA or REDIS_CA."),
+    ),
+    "tls_plain": Trouble(
+        _("TLS: what answers at the address of Redis speaks none."),
+        _("Correct PUBLIC_REDIS_URL; the bundled Valkey has TLS at the port that “manage.py ports” shows."),
+    ),
     "python": Trouble(
         _("Python: there is none of 3.10 or newer."),
         _("Name one before the command (export PYTHON=/path/to/python3), or add a runtime to the console."),

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -20,9 +21,14 @@ FIRST_LINE = re.compile(r"admin\s+.*?:\s*(\S+)\s+\(")
 class Whole:
     """`manage.py up` with a random port; `password` is what it printed for the first administrator."""
 
-    def __init__(self, folder: Path, *, demo_servers: int, bind: str = "127.0.0.1", **env: str) -> None:
+    def __init__(
+        self, folder: Path, *, demo_servers: int, bind: str = "127.0.0.1", tls: bool = False, check_names: bool = True,
+        **env: str,
+    ):  # fmt: skip
+        self.check_names = check_names  # False: as who takes whatever certificate there is
         self.folder, self.port = folder, free_port()
-        self.url = f"http://{bind}:{self.port}"
+        self.url = f"{'https' if tls else 'http'}://{bind}:{self.port}"
+        self.ca = Path(env.get("TLS_CA", folder / "var" / "tls" / "ca.crt"))
         self.env = {
             **os.environ, "VAR_DIR": str(folder / "var"), "PORT": str(self.port), "BIND": bind,
             "DEMO_SERVERS": str(demo_servers), "REDIS_URL": "", "DATABASE_URL": "", "LANGUAGE": "en", **env,
@@ -46,11 +52,20 @@ class Whole:
             )
         while time.monotonic() - began < 60:
             with contextlib.suppress(OSError, urllib.error.HTTPError):
-                if urllib.request.urlopen(f"{self.url}/readyz", timeout=1).status == 200:
+                if self.open(f"{self.url}/readyz", timeout=1).status == 200:
                     return time.monotonic() - began
             assert self.process.poll() is None, self.printed.read_text()
             time.sleep(0.05)
         raise AssertionError(f"not ready within 60 s: {self.stop()}")
+
+    def trust(self) -> ssl.SSLContext | None:
+        """What a browser trusts that has this console's authority."""
+        if not self.url.startswith("https"):
+            return None
+        return ssl.create_default_context(cafile=self.ca) if self.check_names else ssl._create_unverified_context()
+
+    def open(self, request: str | urllib.request.Request, *, timeout: float):
+        return urllib.request.urlopen(request, timeout=timeout, context=self.trust())
 
     def command(self, *words: str) -> str:
         run = subprocess.run(
@@ -64,9 +79,7 @@ class Whole:
     def call(self, path: str, token: str, body: object = None) -> dict:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "Accept-Language": "en"}
-        with urllib.request.urlopen(
-            urllib.request.Request(f"{self.url}/api/v1{path}", data, headers), timeout=10
-        ) as answer:
+        with self.open(urllib.request.Request(f"{self.url}/api/v1{path}", data, headers), timeout=10) as answer:
             return json.loads(answer.read())
 
     def stop(self) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("credentials")
 
 FILE = "credentials.json"
-LAYERS = (FILE, "addresses.json", "address")  # what stands over the config, see addresses.py
+LAYERS = (FILE, "authorities.json", "addresses.json", "address")  # what stands over the config
 
 
 @dataclass(frozen=True)

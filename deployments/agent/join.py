@@ -123,12 +123,19 @@ def get_config(console: Console, place: install.Install) -> config.Config:
 
     Raises Stopped.
     """
-    kept = _kept(place)
-    if kept and check_redis(kept):
-        say("沿用已有的凭据。", "The credentials that are there are kept.")
-        return kept
+    kept, stopped = _kept(place), None
+    try:
+        if kept and check_redis(kept):
+            say("沿用已有的凭据。", "The credentials that are there are kept.")
+            return kept
+    except Stopped as error:
+        if error.code == "tls_clock":
+            raise
+        stopped = error  # a new command may bring another address, or another authority
     status, body, _date = console.ask("POST", "config")
     if status != 200:
+        if stopped:
+            raise stopped
         words = body.decode(errors="replace")[:600]
         raise Stopped("used", words, words)
     data: dict[str, Any] = {**json.loads(body), "state_dir": str(place.state)}

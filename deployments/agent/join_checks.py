@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from deployments.agent import config, fetch
+from deployments.agent import config, fetch, tls_words
 from deployments.agent.config import spoken
 from deployments.steps import Text
 
@@ -51,6 +51,8 @@ class Console:
                 "What answers does not have the console's key: a proxy, or somebody else. Make a new command.",
             ) from error
         except (OSError, http.client.HTTPException) as error:
+            if why := tls_words.explain(error):
+                raise Stopped(why[0], *why[1]) from error
             raise Stopped(
                 "port",
                 f"连不到控制台 {self.url}（{error}）。请检查地址、端口与防火墙。",
@@ -100,12 +102,16 @@ def check_redis(found: config.Config) -> bool:
     except OSError as error:
         raise _no_name(host, error) from error
     try:
-        client = redis.Redis.from_url(found.redis_url, socket_timeout=10, socket_connect_timeout=10, retry=None)
+        client = redis.Redis.from_url(
+            found.redis_url, socket_timeout=10, socket_connect_timeout=10, retry=None, **found.redis_options
+        )
         client.ping()
         client.close()
     except redis.AuthenticationError:
         return False
     except (redis.RedisError, OSError) as error:
+        if why := tls_words.explain(error):
+            raise Stopped(why[0], *why[1]) from error
         raise Stopped(
             "redis",
             f"连不到控制台的 Redis {host}:{port}（{error}）。请放通本机到该端口的 TCP 连接。",

@@ -33,8 +33,10 @@ from deployments.agent import (
     repoint,
     rotation,
     spool,
+    tls_words,
+    trust,
 )
-from deployments.agent.config import Config, begin, load
+from deployments.agent.config import Config, begin, load, spoken
 from deployments.agent.shipper import Shipper
 
 log = logging.getLogger("link")
@@ -63,7 +65,9 @@ class BackOff:
 
     def failed(self, now: float, error: Exception) -> None:
         if not self.pause:
-            log.warning("%s: Redis does not take it (%s); kept here until it does", self.name, error)
+            why = tls_words.explain(error)
+            words = spoken(why[1]) if why else error
+            log.warning("%s: Redis does not take it (%s); kept here until it does", self.name, words)
             self.since = now
         self.pause = min(max(self.pause * 2, FIRST_BACK_OFF_S), MAX_BACK_OFF_S)
         self.until = now + self.pause
@@ -190,13 +194,15 @@ def connect(config: Config) -> "redis.Redis":
         socket_connect_timeout=5.0,
         socket_keepalive=True,
         retry=None,
+        **config.redis_options,
     )
 
 
-def reaches(url: str) -> None:
+def reaches(config: Config, url: str) -> None:
     """Raises CannotObey where Redis at `url` does not take us."""
+    options = dataclasses.replace(config, redis_url=url).redis_options
     try:
-        with redis.Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=None) as trial:
+        with redis.Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=None, **options) as trial:
             trial.ping()
     except (redis.RedisError, OSError, ValueError) as error:
         raise orders.CannotObey(f"Redis does not take the new password ({error})") from error
@@ -205,31 +211,41 @@ def reaches(url: str) -> None:
 def listeners(config: Config, address: str) -> int:
     """How many take our beat at that address. Raises CannotObey where Redis does not take us there."""
     there = dataclasses.replace(config, redis_url=addresses.with_user(config, address))
-    passwords = 1 if config.before is None else 2
     provider = credentials.Provider(lambda: there)
-    for left in reversed(range(passwords)):
+    beat = {"t": round(time.time(), 3), "worker": processes.is_locked(config.state_dir / dispatch.WORKER_LOCK)}
+    for left in (0,) if config.before is None else (1, 0):
         try:
             with redis.Redis.from_url(
-                address, credential_provider=provider, socket_timeout=5.0, socket_connect_timeout=5.0, retry=None
+                address,
+                credential_provider=provider,
+                socket_timeout=5.0,
+                socket_connect_timeout=5.0,
+                retry=None,
+                **there.redis_options,
             ) as trial:
-                return int(trial.publish(keys.beat(config.prefix), json.dumps({"t": round(time.time(), 3)})))
+                return int(trial.publish(keys.beat(config.prefix), json.dumps(beat)))
         except redis.AuthenticationError as error:
             if not left:
                 raise orders.CannotObey(
                     f"{address} does not take this server's password; nothing was changed"
                 ) from error
         except (redis.RedisError, OSError, ValueError) as error:
-            raise orders.CannotObey(f"{address} cannot be reached ({error}); nothing was changed") from error
-    raise AssertionError
+            why = tls_words.explain(error)
+            words = why[1].en if why else error
+            raise orders.CannotObey(f"{address} cannot be reached ({words}); nothing was changed") from error
+    raise AssertionError("every pair was tried")
 
 
 def main(argv: list[str] | None = None) -> int:
     _, config = begin(argparse.ArgumentParser(prog="deployments.agent.link"), argv)
     current = credentials.Current(config, load)
-    handlers = {**rotation.Rotation(current, reaches).handlers, **repoint.Repoint(current, listeners).handlers}
+    rotating = rotation.Rotation(current, lambda url: reaches(current(), url))
+    handlers = {**rotating.handlers, **repoint.Repoint(current, listeners).handlers}
     follower = repoint.Follower(current, listeners)
     while True:
-        link = Link(current(), connect(current()), handlers=handlers)
+        own = current()
+        connection = connect(own)
+        link = Link(own, connection, handlers={**handlers, **trust.Trust(own, connection).handlers})
         _run(link, follower)
         link.close()
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from deployments.agent import addresses
+from deployments.agent import addresses, authorities
 from deployments.agent.addresses import Kept
 from deployments.agent.config import Config
 from deployments.agent.orders import CannotObey
@@ -29,9 +29,10 @@ Probe = Callable[[Config, str], int]
 
 
 class Repoint:
-    """The order `repoint` {"redis": [address, …], "console": url, "pin": text}: other addresses from now on.
+    """The order `repoint` {"redis": [address, …], "console": url, "pin": text, "ca": PEM}: other addresses from now on.
 
-    The first is tried before anything changes: it takes this server's password, and a console listens there.
+    The first is tried before anything changes: it takes this server's password, and a console listens there. `ca`
+    names authorities to trust for Redis beside those that are trusted already.
     """
 
     def __init__(self, current: Current, probe: Probe) -> None:
@@ -49,12 +50,27 @@ class Repoint:
         if (web and not WEB.fullmatch(str(web))) or (pin and not PIN.fullmatch(str(pin))):
             raise CannotObey("the order holds no address of the console's pages")
         config = self.current()
-        if not self.probe(config, wished[0]):
+        trusted = _with_authorities(config, args.get("ca") or "")
+        if not self.probe(dataclasses.replace(config, redis_ca=trusted), wished[0]):
             raise CannotObey(f"{wished[0]} takes this server, but no console listens there; nothing was changed")
         old = tuple(address for address in config.addresses if address not in wished)
         kept = Kept(config.origin, tuple(dict.fromkeys(wished)), old, str(web), str(pin))
+        if trusted != config.redis_ca:
+            authorities.write(config.state_dir, config.config_ca, trusted)
         addresses.write(config.state_dir, kept)
         return str(wished[0])
+
+
+def _with_authorities(config: Config, pem: Any) -> str:
+    """Whom to trust with `pem` ('' for nobody more). Raises CannotObey where it is no certificate."""
+    if not pem or pem in config.redis_ca:
+        return config.redis_ca
+    if not isinstance(pem, str) or not authorities.is_authority(pem):
+        raise CannotObey("the order holds no certificate of an authority")
+    both = f"{config.redis_ca.rstrip()}\n{pem.strip()}\n".lstrip()
+    if len(both) > authorities.MAX_PEM:
+        raise CannotObey("the order holds too many authorities")
+    return both
 
 
 class Follower:

@@ -201,6 +201,7 @@ def connect(config: Config) -> "redis.Redis":
         socket_timeout=WORKER_TTL_S,
         socket_connect_timeout=CONNECT_S,
         socket_keepalive=True,
+        **config.redis_options,
     )
 
 

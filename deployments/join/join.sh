@@ -66,7 +66,7 @@ fetch() { # fetch PATH FILE: into the file; 0 when the console answered 200
         [ -z "$PIN" ] || set -- "$@" -k --pinnedpubkey "$PIN"
         path=$1 file=$2
         shift 2
-        status=$(curl "$@" "$CONSOLE/join/$TOKEN/$path") || status=000
+        status=$(curl "$@" "$CONSOLE/join/$TOKEN/$path") || status=000:$?
     elif any=$(command -v "${python:-python3}" 2>/dev/null); then
         file=$2
         status=$("$any" "$work/fetch.py" "$CONSOLE/join/$TOKEN/$1" "$2" "$PIN") || status=000
@@ -79,7 +79,12 @@ fetch() { # fetch PATH FILE: into the file; 0 when the console answered 200
     fi
     [ "$status" = 200 ] && return 0
     case $status in
-    000) stop port "连不到控制台 $CONSOLE，原因见上一行。请检查地址、端口与防火墙。" \
+    000:90) stop tls "应答方的密钥不是控制台的密钥，可能有代理或他人冒充。请在控制台重新生成命令。" \
+        "What answers does not have the console's key: a proxy, or somebody else. Make a new command." ;;
+    000:35 | 000:51 | 000:58 | 000:60) stop tls \
+        "与控制台 $CONSOLE 的 TLS 没有成功，原因见上一行。请核对本机时钟（$(date)）与证书。" \
+        "TLS with the console at $CONSOLE failed; the line above says why. Check this server's clock ($(date)) and the certificate." ;;
+    000*) stop port "连不到控制台 $CONSOLE，原因见上一行。请检查地址、端口与防火墙。" \
         "The console at $CONSOLE cannot be reached; the line above says why. Check address, port and firewall." ;;
     *) head -c 600 "$file" | tr -d '\000-\010\013-\037\177' >&2; echo >&2; exit 1 ;;
     esac

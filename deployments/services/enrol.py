@@ -42,9 +42,10 @@ def _free_name(hostname: str) -> str:
     return next(name for name in (wish, *(f"{wish}-{n}" for n in range(2, len(taken) + 3))) if name not in taken)
 
 
-def agent_config(server: Server, redis_url: str, state_dir: Path) -> dict[str, Any]:
+def agent_config(server: Server, redis_url: str, state_dir: Path, redis_ca: str = "") -> dict[str, Any]:
     """What one agent is told; shape: deployments/agent/config.py. It holds this server's own secrets only."""
     return {
+        **({"redis_ca": redis_ca} if redis_ca else {}),
         "server_id": server.pk,
         "name": server.name,
         "redis_url": valkey.url_for(redis_url, streams.user(server.pk), server.redis_password),

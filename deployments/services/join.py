@@ -84,7 +84,7 @@ def check_reach() -> None:
     if url.startswith("http://") or redis_url.startswith("redis://"):
         raise Conflict(
             _("Other machines would reach this console or its Redis without TLS (%(url)s).") % {"url": url},
-            _("Set PUBLIC_URL=https://… and PUBLIC_REDIS_URL=rediss://…, or ALLOW_PLAINTEXT=1 to do without."),
+            _("Leave TLS=0 out, or set PUBLIC_URL=https://…, PUBLIC_REDIS_URL=rediss://…, or ALLOW_PLAINTEXT=1."),
             code="plaintext",
         )
 
@@ -247,7 +247,7 @@ def config(enrolment: Enrolment) -> dict[str, Any]:
             audit.record(None, "server.joined", server, enrolment=enrolment.pk, address=enrolment.address or "")
     except redis.RedisError as error:
         raise _no_redis() from error
-    return enrol.agent_config(server, addresses.public_redis_url(), Path())
+    return enrol.agent_config(server, addresses.public_redis_url(), Path(), addresses.redis_authority())
 
 
 def _no_redis() -> Unavailable:

@@ -16,6 +16,7 @@ from console.errors import Conflict, Invalid, NotAllowed
 from console.language import pick
 from console.models import User
 from deployments.agent.addresses import problem
+from deployments.agent.authorities import is_authority
 from deployments.agent.repoint import MOST, PIN, WEB
 from deployments.models import Order, OrderState, Server
 from deployments.services import orders, selection
@@ -29,11 +30,15 @@ SHOWN = 200
 
 
 class Wished(NamedTuple):
-    """Where agents are to go: Redis in the order to try, and the pages ('' leaves those as they are)."""
+    """Where agents are to go: Redis in the order to try, and the pages ('' leaves those as they are).
+
+    `ca` (PEM) are authorities to trust for Redis there, beside those that are trusted already.
+    """
 
     redis: tuple[str, ...]
     console: str = ""
     pin: str = ""
+    ca: str = ""
 
 
 class Hit(NamedTuple):
@@ -44,7 +49,7 @@ class Hit(NamedTuple):
     problems: list[str]
 
 
-def read(redis: Sequence[str], console: str = "", pin: str = "") -> Wished:
+def read(redis: Sequence[str], console: str = "", pin: str = "", ca: str = "") -> Wished:
     """Raises Invalid, Conflict in words."""
     wished = tuple(dict.fromkeys(address.strip() for address in redis if address.strip()))
     console, pin = console.strip().rstrip("/"), pin.strip()
@@ -75,7 +80,11 @@ def read(redis: Sequence[str], console: str = "", pin: str = "") -> Wished:
     _check_plain(console, "http")
     if console == addresses.public_url() and not pin:
         pin = tls.fingerprint() or ""
-    return Wished(wished, console, pin)
+    if ca.strip() and not is_authority(ca):
+        raise Invalid(
+            _("What was given as authority is no certificate."), _("Give ca.crt of the new console."), code="bad_ca"
+        )
+    return Wished(wished, console, pin, ca.strip())
 
 
 def _check_plain(address: str, scheme: str) -> None:
@@ -138,7 +147,7 @@ def start(hit: Hit, wished: Wished, *, by: User | None) -> list[Order]:
             _("Choose servers that have joined."),
             code="no_server",
         )
-    args = {"redis": list(wished.redis), "console": wished.console, "pin": wished.pin}
+    args = {"redis": list(wished.redis), "console": wished.console, "pin": wished.pin, "ca": wished.ca}
     with transaction.atomic():
         before = Order.objects.filter(do=DO, state=OrderState.SENT, server__in=[server.pk for server in hit.servers])
         before.update(state=OrderState.EXPIRED, words="another order took its place")

@@ -37,7 +37,8 @@ def agent_addresses(request: HttpRequest) -> HttpResponse:
     try:
         hit = repoint.preview([name[:63] for name in typed] if typed else None)
         if request.method == "POST" or given.get("redis"):
-            wished = repoint.read(given.get("redis", "").split(), given.get("console", ""), given.get("pin", ""))
+            more = (given.get(name, "") for name in ("console", "pin", "ca"))
+            wished = repoint.read(given.get("redis", "").split(), *more)
         if request.method == "POST" and wished:
             _check_seen(request, hit)
             n = len(repoint.start(hit, wished, by=by))

@@ -36,8 +36,7 @@ PAGES = (
 def _pages(word: str) -> list[dict[str, str]]:
     titles = {
         "fleet": gettext("Fleet"), "server": gettext("Servers"), "job": gettext("Jobs"), "table": gettext("Batches"),
-        "alert": gettext("Alerts"), "stack": gettext("Agents"),
-        "alert": gettext("Alerts"), "queue": gettext("Queues"),
+        "alert": gettext("Alerts"), "stack": gettext("Agents"), "queue": gettext("Queues"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 

@@ -81,3 +81,26 @@ def test_an_emptied_secret_is_refused_in_words(tmp_path, monkeypatch):
     (tmp_path / "key").write_text("")
     with pytest.raises(env.BadSetting, match="Remove it"):
         env.secret("SECRET_KEY", tmp_path / "key")
+
+
+@pytest.mark.parametrize(
+    ("given", "https", "hsts_s"),
+    [
+        ({}, False, 0),
+        ({"BIND": "127.0.0.2"}, False, 0),
+        ({"BIND": "10.0.0.5"}, True, 0),  # another program may answer plain HTTP under the same name
+        ({"BIND": "10.0.0.5", "PORT": "443"}, True, 2592000),
+        ({"BIND": "10.0.0.5", "ALLOW_PLAINTEXT": "1"}, False, 0),
+        ({"BIND": "10.0.0.5", "ALLOW_PLAINTEXT": "1", "TLS": "1"}, True, 0),
+        ({"BIND": "0.0.0.0", "TLS": "0"}, False, 0),
+        ({"TLS": "1"}, True, 0),
+    ],
+)
+def test_tls_is_the_default_for_every_address_but_loopback(tmp_path, given, https, hsts_s):
+    surroundings = {name: value for name, value in os.environ.items() if name not in ("BIND", "TLS", "PORT")}
+    code = "from console import settings as s; print(s.HTTPS, s.SESSION_COOKIE_SECURE, s.SECURE_HSTS_SECONDS)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=surroundings | {"VAR_DIR": str(tmp_path)} | given,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == [str(https), str(https), str(hsts_s)]

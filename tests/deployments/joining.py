@@ -24,7 +24,8 @@ class Browser:
     def __init__(self, whole):
         self.url = whole.url
         jar = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
-        self.opener = urllib.request.build_opener(jar, urllib.request.ProxyHandler({}))
+        by_tls = urllib.request.HTTPSHandler(context=whole.trust())
+        self.opener = urllib.request.build_opener(jar, by_tls, urllib.request.ProxyHandler({}))
         self.send("/login/", username="admin", password=whole.password)
 
     def get(self, path, **headers):
@@ -35,7 +36,8 @@ class Browser:
         """Fill in the form at `path`; returns where it leads and that page."""
         fields["csrfmiddlewaretoken"] = re.search(r'csrfmiddlewaretoken" value="([^"]+)', self.get(path)).group(1)
         data = urllib.parse.urlencode(fields).encode()
-        with self.opener.open(self.url + path, data, timeout=20) as answer:
+        request = urllib.request.Request(self.url + path, data, {"Referer": self.url + path})
+        with self.opener.open(request, timeout=20) as answer:
             return urllib.parse.urlsplit(answer.url).path, answer.read().decode()
 
     def command(self, name, **fields):

@@ -64,7 +64,7 @@ def test_the_page_names_whom_it_hits_and_sends_to_these_alone(admin, valkey, fle
     done = admin.post(PATH, {"redis": f"{NEW}\n{NEW}", "console": "https://new.example:8443/", "seen": seen(shown)})
     assert done.status_code == 302
     order = Order.objects.get(server__name="kp-01")
-    assert order.args == {"redis": [NEW], "console": "https://new.example:8443", "pin": ""}
+    assert order.args == {"redis": [NEW], "console": "https://new.example:8443", "pin": "", "ca": ""}
     assert Order.objects.count() == 2
     server = order.server
     entry = json.loads(valkey.client().lrange(streams.orders(server.pk), 0, -1)[0])
@@ -103,6 +103,7 @@ def test_what_the_agents_answer_is_shown_and_a_failure_is_an_alert(admin, valkey
         ({"redis": NEW, "console": "http://new.example"}, "without TLS"),
         ({"redis": NEW, "console": "new.example"}, "is no address of the console"),
         ({"redis": NEW, "pin": "abc"}, "curl --pinnedpubkey"),
+        ({"redis": NEW, "ca": "no certificate"}, "is no certificate"),
         ({"redis": NEW, "names": "here"}, "No agent of those chosen"),
     ],
 )

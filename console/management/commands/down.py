@@ -10,11 +10,12 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from console import runners
+from console import runners, service
 from console.first_run import read_lock
 from deployments.agent import processes
 
 WAIT_S = 30.0
+STOP = f"systemctl stop {service.UNIT.stem}"
 
 
 class Command(BaseCommand):
@@ -40,6 +41,8 @@ class Command(BaseCommand):
         pid = read_lock(lock).get("pid")
         if not isinstance(pid, int):
             raise CommandError(f"{lock} is held, but does not say by whom. Find it with 'fuser {lock}' and end it.")
+        if service.runs(pid):
+            raise CommandError(f"systemd runs this console and would start it again. Stop it: {STOP}")
         try:
             os.kill(pid, signal.SIGTERM)
         except PermissionError as error:

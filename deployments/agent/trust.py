@@ -1,0 +1,30 @@
+"""The order `trust` {"pem": authorities}: whom to trust for Redis from now on, in place of the config's.
+
+Connections that are open go on; the worker, a process of its own, knows it when it starts next.
+"""
+
+from typing import Any
+
+from deployments.agent import authorities
+from deployments.agent.config import Config
+from deployments.agent.orders import CannotObey
+
+
+class Trust:
+    """`handlers` are for the link, whose client of Redis is `connection`."""
+
+    def __init__(self, config: Config, connection: Any) -> None:
+        self.config = config
+        self.connection = connection
+        self.handlers = {"trust": self.trust}
+
+    def trust(self, args: dict[str, Any]) -> str:
+        """Says the digest of what is trusted now. Raises CannotObey."""
+        pem = args.get("pem")
+        if not isinstance(pem, str) or len(pem) > authorities.MAX_PEM or not authorities.is_authority(pem):
+            raise CannotObey("the order holds no certificate of an authority")
+        if not self.config.redis_url.startswith("rediss://"):
+            raise CannotObey("this server reaches Redis without TLS")
+        authorities.write(self.config.state_dir, self.config.config_ca, pem)
+        self.connection.connection_pool.connection_kwargs["ssl_ca_data"] = pem  # for the next connection
+        return authorities.digest(pem)
