@@ -198,9 +198,9 @@ def connect(config: Config) -> "redis.Redis":
     )
 
 
-def reaches(config: Config, url: str) -> None:
-    """Raises CannotObey where Redis at `url` does not take us."""
-    options = dataclasses.replace(config, redis_url=url).redis_options
+def reaches(url: str, ca: str = "") -> None:
+    """Raises CannotObey where Redis at `url` does not take us; over TLS `ca` is trusted as well."""
+    options = {"ssl_ca_data": ca} if ca and url.startswith("rediss://") else {}
     try:
         with redis.Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=None, **options) as trial:
             trial.ping()
@@ -239,7 +239,7 @@ def listeners(config: Config, address: str) -> int:
 def main(argv: list[str] | None = None) -> int:
     _, config = begin(argparse.ArgumentParser(prog="deployments.agent.link"), argv)
     current = credentials.Current(config, load)
-    rotating = rotation.Rotation(current, lambda url: reaches(current(), url))
+    rotating = rotation.Rotation(current, lambda url: reaches(url, current().redis_ca))
     handlers = {**rotating.handlers, **repoint.Repoint(current, listeners).handlers}
     follower = repoint.Follower(current, listeners)
     while True:
