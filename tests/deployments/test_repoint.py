@@ -2,17 +2,22 @@
 
 import json
 import secrets
+import shutil
+import socket
+import subprocess
 import time
 
 import pytest
 
-from console import streams
+from console import certificates, redis_front, streams
 from deployments.agent import addresses, repoint, signing
 from deployments.agent import config as configs
 from deployments.agent.orders import CannotObey
 from tests.conftest import Valkey, free_port
 from tests.deployments.agent_bench import KEY, AgentServer
 from tests.waiting import until
+
+PLACES = "/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin"
 
 
 class Place:
@@ -147,6 +152,43 @@ def test_an_unsigned_order_moves_nobody(server, places):
     until(lambda: one.beat()["refused"] > refused, 20)
     assert not (server.state / addresses.FILE).exists()
     assert not two.beat()
+
+
+def test_an_order_to_redis_over_tls_brings_its_authority(server, places, tmp_path):
+    one, two = places
+    program = shutil.which("stunnel", path=PLACES)
+    assert program, "stunnel is not installed: .ci/run"
+    key, ca_key, now = certificates.new_key(), certificates.new_key(), certificates.now()
+    ca = certificates.authority(ca_key, "CA", now=now)
+    (tmp_path / "key").write_text(key)
+    (tmp_path / "chain").write_text(certificates.server(key, ca, ca_key, ["127.0.0.1"], now=now))
+    front = redis_front.Front("127.0.0.1", free_port(), two.valkey.port, tmp_path / "chain", tmp_path / "key")
+    argv = redis_front.prepare(tmp_path / "front", front, program)
+    stunnel = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: listens(front.port))
+        address = f"rediss://127.0.0.1:{front.port}/0"
+        keep(server, "link")
+        keep(server, "worker")
+        until(one.beat, 30)
+        state, words = one.answer(one.order({"redis": [address]}), 40)
+        assert state == "failed" and "does not trust who signed" in words
+        state, words = one.answer(one.order({"redis": [address], "ca": "no certificate"}), 40)
+        assert state == "failed" and "no certificate" in words
+        state, words = one.answer(one.order({"redis": [address], "ca": ca}), 40)
+        assert state == "done", words
+        until(two.beat, 40)
+        runs_a_job(server, two)
+        config = configs.load(server.config.path)
+        assert config.addresses == (address, one.address) and config.redis_ca.strip() == ca.strip()
+    finally:
+        stunnel.terminate()
+        stunnel.wait(10)
+
+
+def listens(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.parametrize(
