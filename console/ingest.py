@@ -42,6 +42,7 @@ from deployments.services import (
 from deployments.services import servers as switches
 from deployments.steps import Text
 from monitoring.ingest import Messages, Telemetry
+from monitoring.services import readings
 
 log = logging.getLogger(__name__)
 
@@ -234,6 +235,7 @@ class Ingest:
             self.telemetry.beat(pk, at)
             said = _beat(message["data"])
             self.active[pk] = _active(said)
+            self.telemetry.speaks(pk, readings.agent(said))
             self.workers[pk] = json.dumps([round(at, 3), said.get("worker") is True])
             counted = refusals.read(said)
             if counted is not None and counted != self.counted.get(pk):

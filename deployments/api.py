@@ -13,6 +13,7 @@ from console.errors import NotFound
 from console.idempotency import answer_once
 from console.models import User
 from deployments import kinds
+from deployments.agent_api import router as agent_router
 from deployments.batch_api import router as batch_router
 from deployments.inventory_api import router as inventory_router
 from deployments.models import Attempt, Job, JobState, Server
@@ -21,6 +22,7 @@ from deployments.services import jobs, logs, stacks, waiting
 router = Router(tags=["jobs"])
 router.add_router("", batch_router)
 router.add_router("", inventory_router)
+router.add_router("", agent_router)
 
 
 class NewJob(Schema):

@@ -53,6 +53,8 @@ def push(attempt: Attempt) -> None:
         "server": job.server_id,
         "not_after": int(job.not_after.timestamp()),
     }
+    if attempt.protocol > 1:  # payloads of protocol 1 had no number
+        body["protocol"] = attempt.protocol
     _enqueue(job.server, attempt.pk, body, ttl_s=max(60, int(job.not_after.timestamp() - time.time())))
 
 

@@ -1,6 +1,7 @@
 """What job kinds are made of: bilingual texts, steps and described parameters. Plain code."""
 
 import dataclasses
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -123,6 +124,8 @@ def _outside(limits: Mapping[str, Any], value: Any) -> list[Text]:
         return [Text(f"至少为 {limits['least']}", f"must be at least {limits['least']}")]
     if "most" in limits and value > limits["most"]:
         return [Text(f"至多为 {limits['most']}", f"must be at most {limits['most']}")]
+    if "pattern" in limits and not re.fullmatch(limits["pattern"], value):
+        return [Text(f"须形如 {limits['pattern']}", f"must look like {limits['pattern']}")]
     if isinstance(value, str) and (len(value) > 4096 or "\0" in value):
         return [Text("太长，或含有空字符", "is too long or holds a null character")]
     return []

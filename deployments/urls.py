@@ -1,6 +1,8 @@
 from django.urls import path
 
 from deployments.views import (
+    addresses,
+    agents,
     batch_pages,
     job_changes,
     job_detail,
@@ -54,7 +56,12 @@ urlpatterns = [
     path("filters/", servers_edit.filter_save, name="filter-save"),
     path("filters/<int:pk>/delete", servers_edit.filter_delete, name="filter-delete"),
     path("servers/<slug:name>/leave", joining.server_leave, name="server-leave"),
+    path("servers/agents/", agents.agent_list, name="server-agents"),
+    path("servers/agents/upgrade", agents.agent_upgrade, name="server-agents-upgrade"),
+    path("servers/agents/addresses", addresses.agent_addresses, name="server-agents-addresses"),
+    path("servers/<slug:name>/upgrade", agents.server_upgrade, name="server-upgrade"),
     path("join/left", joining.left, name="join-left"),
+    path("join/code", joining.code, name="join-code"),
     path("join/<str:token>", joining.script, name="join-script"),
     path("join/<str:token>/agent.tar.gz", joining.agent, name="join-agent"),
     path("join/<str:token>/runtime/<str:machine>", joining.runtime, name="join-runtime"),

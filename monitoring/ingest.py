@@ -40,6 +40,7 @@ class Telemetry:
         self._facts: dict[int, tuple[dict[str, Any], float]] = {}
         self._same_facts: dict[int, tuple[str, float]] = {}
         self._offsets: dict[int, float] = {}
+        self._agents: dict[int, readings.Agent] = {}
 
     def know(self, servers: Iterable[Server]) -> None:
         """The servers as the database has them now. Those that are gone are forgotten."""
@@ -97,6 +98,15 @@ class Telemetry:
             if now is not None and not now["npus"] and now["seen"] is None:
                 now["seen"] = received
                 self.changed.add(server_id)
+
+    def speaks(self, server_id: int, agent: readings.Agent | None) -> None:
+        """Take what a beat says of its agent; written where it is not what the row says."""
+        server = self.servers.get(server_id)
+        if server is None or agent is None:
+            return
+        if agent != (server.agent_version, server.agent_code, server.agent_protocol):
+            self._agents[server_id] = agent
+            self.has_news = True
 
     def _hear(self, server_id: int, received: float) -> None:
         self.heard[server_id] = received
@@ -191,16 +201,17 @@ class Telemetry:
         offsets, self._offsets = self._offsets, {}
         facts, self._facts = self._facts, {}
         same, self._same_facts = self._same_facts, {}
+        agents, self._agents = self._agents, {}
         fresh, self._new_inventory = self._new_inventory, set()
-        if not (minutes or heard or facts or same or fresh):
+        if not (minutes or heard or facts or same or agents or fresh):
             return
         try:
-            self._write(minutes, heard, offsets, facts, same, fresh)
+            self._write(minutes, heard, offsets, facts, same, agents, fresh)
         except OperationalError:  # busy or away: the next flush writes it, and what is newer stays newer
             self._ready_minutes = minutes + self._ready_minutes
             self.heard, self._offsets = heard | self.heard, offsets | self._offsets
             self._facts, self._same_facts = facts | self._facts, same | self._same_facts
-            self._new_inventory = fresh | self._new_inventory
+            self._agents, self._new_inventory = agents | self._agents, fresh | self._new_inventory
             raise
 
     @transaction.atomic
@@ -211,6 +222,7 @@ class Telemetry:
         offsets: dict[int, float],
         facts: dict[int, tuple[dict[str, Any], float]],
         same: dict[int, tuple[str, float]],
+        agents: dict[int, readings.Agent],
         fresh: set[int],
     ) -> None:
         _save_contact(self.servers, heard, offsets)
@@ -220,6 +232,9 @@ class Telemetry:
         for pk, (digest, at) in same.items():
             found_at = datetime.fromtimestamp(at, UTC)
             Server.objects.filter(pk=pk, facts__digest=digest).update(facts_at=found_at)
+        for pk, agent in agents.items():
+            values = {f"agent_{name}": value for name, value in agent._asdict().items()}
+            Server.objects.filter(pk=pk).update(**values)
         for pk in fresh & self.servers.keys():
             _save_npus(self.servers[pk], self.nows[pk])
         for pk in (facts.keys() | fresh) & self.servers.keys():

@@ -17,7 +17,7 @@ from console.models import User
 from console.templatetags.frame import texts_for_scripts
 from deployments import kinds
 from deployments.models import Job, JobState, Server
-from deployments.services import clones, enrol, filters, inventory
+from deployments.services import clones, enrol, filters, inventory, versions
 from deployments.services import history as history_of
 from deployments.services import servers as switches
 from deployments.views.server_inventory import change_row
@@ -175,6 +175,7 @@ def demo_remove(request: HttpRequest) -> HttpResponse:
 def server_detail(request: HttpRequest, name: str) -> HttpResponse:
     server = _server(name)
     now = live_state.now(server)
+    agent = versions.shown(server)
     minutes = history.recent(server.pk, server_page.SPARK_S // 60)
     jobs = list(server.jobs.select_related("requester")[:JOBS_SHOWN])
     context = {
@@ -196,6 +197,8 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
         "is_gone": server.is_gone,
         "host": server_page.host_figures(now["host"]),
         "matrix": link_matrix.matrix(server.facts.get("topology")),
+        "agent_look": agent.look if agent and agent.state != "unknown" else None,
+        "agent_upgrade": agent.can_upgrade if agent else False,
         "driver": server_page.driver(server.facts, now),
         "offset": server_page.offset_words(server.clock_offset_s),
         "jobs": jobs,

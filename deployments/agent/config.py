@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deployments.agent import authorities, credentials
+from deployments.agent import addresses, authorities, credentials
 from deployments.agent.credentials import Pair
 from deployments.steps import Text
 
@@ -26,6 +26,8 @@ class ConfigError(Exception):
 class Config:
     """One server's agent. `key` is hex; `env` is added to the environment of every step and of the sampler's tools.
 
+    `redis_url` is the address in use, `addresses` all of them, without user and password, in the order they are tried.
+    `console` and `pin` are those of the pages, where they are others than joining wrote into the installation.
     `redis_ca` holds the authorities (PEM) to trust for Redis over TLS.
     """
 
@@ -41,18 +43,22 @@ class Config:
     env: dict[str, str] = dataclasses.field(default_factory=dict)
     redis_ca: str = ""
     config_ca: str = ""  # the same as the file has it: an order may have replaced it since
+    redis_more: tuple[str, ...] = ()  # addresses to try after redis_url
+    console: str = ""
+    pin: str = ""
+    addresses: tuple[str, ...] = ()
     before: Pair | None = None  # the console may still go by these
     origin: str = ""  # marks the keys of the file itself
-
-    @property
-    def redis_options(self) -> dict[str, str]:
-        """What a client of Redis needs beside the address: over TLS, whom to trust beside the system's authorities."""
-        return {"ssl_ca_data": self.redis_ca} if self.redis_ca and self.redis_url.startswith("rediss://") else {}
 
     @property
     def keys(self) -> list[str]:
         """Those that may sign a payload."""
         return [self.key, *([self.before.key] if self.before else [])]
+
+    @property
+    def redis_options(self) -> dict[str, str]:
+        """What a client of Redis needs beside the address: over TLS, whom to trust beside the system's authorities."""
+        return {"ssl_ca_data": self.redis_ca} if self.redis_ca and self.redis_url.startswith("rediss://") else {}
 
     @property
     def root(self) -> Path:
@@ -78,19 +84,18 @@ TYPES: dict[str, tuple[type, ...]] = {
     "interval_s": (int, float),
     "simulated": (bool,),
     "env": (dict,),
+    "redis_more": (list, tuple),
+    "console": (str,),
+    "pin": (str,),
     "redis_ca": (str,),
 }
-OPTIONAL = {"interval_s", "simulated", "env", "redis_ca"}
+OPTIONAL = {"interval_s", "simulated", "env", "redis_more", "console", "pin", "redis_ca"}
 
 
 def load(path: Path) -> Config:
     """The config in `path`; fields it does not know are left for newer agents. Raises ConfigError."""
     path = path.absolute()
-    return _with_newer_keys(_with_newer_authorities(parse(path, _read(path))))
-
-
-def _with_newer_authorities(config: Config) -> Config:
-    return dataclasses.replace(config, redis_ca=authorities.newest(config.state_dir, config.redis_ca))
+    return addresses.layered(_with_newer_authorities(_with_newer_keys(parse(path, _read(path)))))
 
 
 def _with_newer_keys(config: Config) -> Config:
@@ -104,6 +109,10 @@ def _with_newer_keys(config: Config) -> Config:
     return dataclasses.replace(config, key=kept.now.key, redis_url=url, before=kept.before)
 
 
+def _with_newer_authorities(config: Config) -> Config:
+    return dataclasses.replace(config, redis_ca=authorities.newest(config.state_dir, config.redis_ca))
+
+
 def parse(path: Path, data: dict[str, Any]) -> Config:
     """The config that `data` holds, said to stand in `path`. Raises ConfigError."""
     for name, types in TYPES.items():
@@ -115,8 +124,10 @@ def parse(path: Path, data: dict[str, Any]) -> Config:
             raise _bad(path, name, Text("类型不对", "is of the wrong type"))
     known = {name: data[name] for name in TYPES if name in data}
     _check(path, known)
-    config_ca = known.get("redis_ca", "")
-    return Config(**{**known, "state_dir": Path(known["state_dir"]), "path": path, "config_ca": config_ca})
+    more, config_ca = tuple(known.get("redis_more", ())), known.get("redis_ca", "")
+    return Config(
+        **{**known, "redis_more": more, "state_dir": Path(known["state_dir"]), "path": path, "config_ca": config_ca}
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -149,6 +160,8 @@ def _check(path: Path, data: dict[str, Any]) -> None:
         raise _bad(path, "state_dir", Text("不是绝对路径", "is not an absolute path"))
     if not all(isinstance(value, str) for value in data.get("env", {}).values()):
         raise _bad(path, "env", Text("的值必须是文字", "must hold texts only"))
+    if any(addresses.problem(address) for address in data.get("redis_more", ())):
+        raise _bad(path, "redis_more", Text("必须是 Redis 地址", "must hold addresses of Redis"))
     if data.get("redis_ca") and not authorities.is_authority(data["redis_ca"]):
         raise _bad(path, "redis_ca", Text("不是证书", "is no certificate"))
     if data.get("interval_s", 1.0) <= 0:

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from deployments.agent import fetch, install, signing
+from deployments.agent import chosen, fetch, install, signing
 from deployments.agent.config import ConfigError, load, spoken
 from deployments.steps import Text
 
@@ -24,6 +24,7 @@ def status(found: install.Install) -> int:
         say(f"代理正在运行，控制台：{found.console}", f"The agent runs; its console is {found.console}.")
     else:
         say("代理没有运行。启动：ascend-console start", "The agent does not run. Start it: ascend-console start")
+    say(*chosen.describe(found))
     for folder in install.runners(found):
         say(f"  作业正在运行：{folder.name}", f"  a job runs: {folder.name}")
     for folder in install.waiting(found):
@@ -62,7 +63,8 @@ def say_goodbye(found: install.Install) -> bool:
         config = load(found.config)
         body = json.dumps({"op": "leave", "server": config.server_id, "t": round(time.time())})
         sent = json.dumps({"body": body, "mac": signing.sign(config.key, body)}).encode()
-        return fetch.ask("POST", f"{found.console}/join/left", found.pin, sent, timeout_s=10).status == 200
+        web, pin = (config.console, config.pin) if config.console else (found.console, found.pin)
+        return fetch.ask("POST", f"{web}/join/left", pin, sent, timeout_s=10).status == 200
     except (OSError, ConfigError, http.client.HTTPException):
         return False
 

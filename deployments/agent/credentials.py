@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("credentials")
 
 FILE = "credentials.json"
+LAYERS = (FILE, "authorities.json", "addresses.json", "address")  # what stands over the config
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Current:
         return self.config
 
     def _stamp(self) -> tuple[tuple[int, int], ...]:
-        return tuple(_stamp(path) for path in (self.config.path, self.config.state_dir / FILE))
+        return tuple(_stamp(path) for path in (self.config.path, *(self.config.state_dir / name for name in LAYERS)))
 
 
 def _stamp(path: Path) -> tuple[int, int]:

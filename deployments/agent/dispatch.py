@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments import kinds
-from deployments.agent import credentials, install, signing, spool
+from deployments.agent import PROTOCOL, credentials, install, signing, spool
 from deployments.agent.config import Config, load
 from deployments.steps import BadParams, Text, read_params
 
 MAX_BODY = 256 * 1024
 STATE = "worker.json"
+UPGRADE = "agent_upgrade"  # the one kind that an agent takes from however new a console
 WORKER_LOCK = "worker.lock"  # held by the worker for life
 CANCELLED = Text("在开始之前已按请求取消。", "Cancelled on request, before it began.")
 
@@ -139,6 +140,13 @@ def _check_time(not_after: Any, now: float) -> None:
 
 def _problem(data: dict[str, Any]) -> Text | None:
     """Why this server cannot make steps of the payload; None when it can."""
+    spoken = data.get("protocol", 1)
+    if data.get("kind") != UPGRADE and (not isinstance(spoken, int) or spoken > PROTOCOL + 1):
+        return Text(
+            f"控制台比这台服务器的代理新得多（协议 {str(spoken)[:20]}，代理为 {PROTOCOL}）。请先升级代理，再重试。",
+            f"The console is much newer than this server's agent (protocol {str(spoken)[:20]}, the agent speaks "
+            f"{PROTOCOL}). Upgrade the agent, then try again.",
+        )
     try:
         kind = kinds.load(str(data.get("kind")))
         kind.steps(read_params(kind.Params, data["params"]))

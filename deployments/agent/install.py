@@ -24,7 +24,10 @@ STOP_S = 15.0
 
 @dataclasses.dataclass(frozen=True)
 class Install:
-    """`user` is the agent's account where that is not ours; `made_user` says that we made it."""
+    """`user` is the agent's account where that is not ours; `made_user` says that we made it.
+
+    `joined` is another at each joining: what the console sent to the agent before that is of no use any more.
+    """
 
     prefix: Path
     console: str
@@ -33,6 +36,7 @@ class Install:
     user: str | None = None
     made_user: bool = False
     systemd: bool = False
+    joined: str = ""
     root_helper: bool = False
 
     @property
@@ -178,9 +182,7 @@ def keeper(install: Install) -> int | None:
         kept = processes.Identity(**json.loads(install.pid_file.read_text()))
     except (OSError, ValueError, TypeError):
         return None
-    stat = processes.stat(kept.pid)
-    alive = stat is not None and stat.state not in "ZX" and processes.identity(kept.pid) == kept
-    return kept.pid if alive else None
+    return kept.pid if processes.lives(kept) else None
 
 
 def stop(install: Install) -> None:

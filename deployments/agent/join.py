@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import pwd
+import secrets
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import venv
 from pathlib import Path
 from typing import Any
 
-from deployments.agent import config, install, root_install
+from deployments.agent import bundles, config, install, root_install
 from deployments.agent.config import spoken
 from deployments.agent.join_checks import Console, Stopped, check_clock, check_redis, say
 from deployments.steps import Text
@@ -253,9 +254,12 @@ def join(console: Console, prefix: Path, code: Path, server_id: int, wish: str) 
         before = None
     user, made_user = account(wish or (before.user if before and before.user else ""))
     made_user = made_user or bool(before and before.made_user and before.user == user)
-    place = install.Install(prefix, console.url, console.pin, server_id, user, made_user, install.has_systemd())
+    place = install.Install(
+        prefix, console.url, console.pin, server_id, user, made_user, install.has_systemd(), secrets.token_hex(8)
+    )
     own_files(place)
     place = with_root_helper(place)
+    replaced = bundles.base_name(place)
     place.save()
     make_environment(place, code)
     check_account(place)
@@ -265,6 +269,7 @@ def join(console: Console, prefix: Path, code: Path, server_id: int, wish: str) 
     say("代理已启动，等待控制台确认 …", "The agent has started; waiting for the console to see it …")
     wait_online(console, place)
     (prefix / ".joining").unlink(missing_ok=True)
+    bundles.prune(prefix / "code", place.state / "attempts", {code.name, replaced})
     return place
 
 

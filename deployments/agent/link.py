@@ -6,8 +6,11 @@
 """
 
 import argparse
+import dataclasses
 import json
 import logging
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -16,7 +19,11 @@ from typing import Any
 import redis
 
 from deployments.agent import (
+    PROTOCOL,
     VERSION,
+    addresses,
+    chosen,
+    code,
     credentials,
     dispatch,
     identity,
@@ -24,6 +31,7 @@ from deployments.agent import (
     orders,
     outbox,
     processes,
+    repoint,
     rotation,
     spool,
     tls_words,
@@ -35,6 +43,7 @@ from deployments.agent.shipper import Shipper
 log = logging.getLogger("link")
 
 BEAT_S = 5.0
+LOOK_S = 1.0
 BUSY_TICK_S = 0.02
 IDLE_TICK_S = 0.05
 PURGE_S = 3600.0
@@ -51,12 +60,15 @@ class BackOff:
         self.pause = 0.0
         self.until = 0.0
         self.told = ""
+        self.since: float | None = None  # when it began to fail
 
     def is_waiting(self, now: float) -> bool:
         return now < self.until
 
     def failed(self, now: float, error: Exception) -> None:
         code, words = tls_words.explain(error) or ("", None)
+        if not self.pause:
+            self.since = now
         if not self.pause or (code and code != self.told):
             self.told = code
             said = spoken(words) if words else error
@@ -68,6 +80,7 @@ class BackOff:
         if self.pause:
             log.info("%s: Redis takes it again", self.name)
         self.pause = self.until = 0.0
+        self.since = None
 
 
 class Link:
@@ -93,6 +106,8 @@ class Link:
         self.orders = orders.Orders(config, connection, handlers or {}, self._refuse)
         self.orders_at = 0.0
         self.beats = 0
+        self.samples = 0
+        self.listeners = 0  # who took the last beat
         self.beat_at = 0.0
         self.purge_at = 0.0
         self.back_offs = {name: BackOff(name) for name in ("lines", "samples", "orders", "beat")}
@@ -126,6 +141,7 @@ class Link:
             except FileNotFoundError:  # the sampler keeps no more than the newest
                 continue
             self.send_sample(data)
+            self.samples += 1
             path.unlink(missing_ok=True)
 
     def send_sample(self, data: bytes) -> None:
@@ -141,24 +157,39 @@ class Link:
         self.refused.last_refusal = reason[:200]
 
     def _beat(self) -> None:
-        self.beats += 1
         counts = dispatch.read_counts(self.config)
         beat = {
             "t": round(time.time(), 3),
             "worker": self.worker_alive(),
-            "seq": self.beats,
+            "seq": self.beats + 1,
             "active": self.shipper.active(),
             "agent": VERSION,
             "host": self.host,
+            "code": code(),
+            "protocol": PROTOCOL,
             "refused": counts.refused + self.refused.refused,
             "already": counts.already,
             "last_refusal": self.refused.last_refusal or counts.last_refusal,
             "orders": self.orders.answers(),
         }
-        self.redis.publish(keys.beat(self.config.prefix), json.dumps(beat))
+        self.listeners = int(self.redis.publish(keys.beat(self.config.prefix), json.dumps(beat)))
+        self.beats += 1
+        sound = chosen.Sound(code(), self.beats, self.samples, bool(beat["worker"]))
+        chosen.note_sound(self.config.state_dir, sound)
         if time.monotonic() >= self.purge_at:
             self.purge_at = time.monotonic() + PURGE_S
             spool.purge(self.config.attempts, float(self.redis.time()[0]))
+
+    @property
+    def away_s(self) -> float:
+        """For how long Redis has not taken the beat, which it takes even when it is full."""
+        since = self.back_offs["beat"].since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def close(self) -> None:
+        for track in self.shipper.tracks.values():
+            track.reader.close()
+        self.redis.close()
 
 
 def connect(config: Config) -> "redis.Redis":
@@ -173,24 +204,71 @@ def connect(config: Config) -> "redis.Redis":
     )
 
 
-def reaches(url: str, config: Config) -> None:
-    """Raises CannotObey where Redis at `url` does not take us."""
+def reaches(url: str, ca: str = "") -> None:
+    """Raises CannotObey where Redis at `url` does not take us; over TLS `ca` is trusted as well."""
+    options = {"ssl_ca_data": ca} if ca and url.startswith("rediss://") else {}
     try:
-        with redis.Redis.from_url(
-            url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=None, **config.redis_options
-        ) as trial:
+        with redis.Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=None, **options) as trial:
             trial.ping()
     except (redis.RedisError, OSError, ValueError) as error:
         raise orders.CannotObey(f"Redis does not take the new password ({error})") from error
 
 
+def listeners(config: Config, address: str) -> int:
+    """How many take our beat at that address. Raises CannotObey where Redis does not take us there."""
+    there = dataclasses.replace(config, redis_url=addresses.with_user(config, address))
+    provider = credentials.Provider(lambda: there)
+    beat = {"t": round(time.time(), 3), "worker": processes.is_locked(config.state_dir / dispatch.WORKER_LOCK)}
+    for left in (0,) if config.before is None else (1, 0):
+        try:
+            with redis.Redis.from_url(
+                address,
+                credential_provider=provider,
+                socket_timeout=5.0,
+                socket_connect_timeout=5.0,
+                retry=None,
+                **there.redis_options,
+            ) as trial:
+                return int(trial.publish(keys.beat(config.prefix), json.dumps(beat)))
+        except redis.AuthenticationError as error:
+            if not left:
+                raise orders.CannotObey(
+                    f"{address} does not take this server's password; nothing was changed"
+                ) from error
+        except (redis.RedisError, OSError, ValueError) as error:
+            why = tls_words.explain(error)
+            words = why[1].en if why else error
+            raise orders.CannotObey(f"{address} cannot be reached ({words}); nothing was changed") from error
+    raise AssertionError("every pair was tried")
+
+
 def main(argv: list[str] | None = None) -> int:
     _, config = begin(argparse.ArgumentParser(prog="deployments.agent.link"), argv)
-    connection = connect(config)
-    rotating = rotation.Rotation(credentials.Current(config, load), lambda url: reaches(url, config))
-    link = Link(config, connection, handlers={**trust.Trust(config, connection).handlers, **rotating.handlers})
+    current = credentials.Current(config, load)
+    rotating = rotation.Rotation(current, lambda url: reaches(url, current().redis_ca))
+    handlers = {**rotating.handlers, **repoint.Repoint(current, listeners).handlers}
+    follower = repoint.Follower(current, listeners)
+    while True:
+        own = current()
+        connection = connect(own)
+        link = Link(own, connection, handlers={**handlers, **trust.Trust(own, connection).handlers})
+        _run(link, follower)
+        link.close()
+
+
+def _run(link: Link, follower: repoint.Follower) -> None:
+    """Until another address is to be used."""
+    look_at = 0.0
     while True:
         time.sleep(link.tick())
+        if time.monotonic() < look_at:
+            continue
+        look_at = time.monotonic() + LOOK_S
+        if chosen.is_orphan(link.config):
+            log.warning("nobody watches this new code any more: back to the code before")
+            os.kill(os.getppid(), signal.SIGTERM)
+        if follower.turn(away_s=link.away_s, listeners=link.listeners, beats=link.beats):
+            return
 
 
 if __name__ == "__main__":

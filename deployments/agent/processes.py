@@ -52,6 +52,12 @@ def identity(pid: int) -> Identity | None:
     return Identity(pid, found.started, boot_id()) if found else None
 
 
+def lives(who: Identity) -> bool:
+    """Whether that very process is alive."""
+    found = stat(who.pid)
+    return found is not None and found.state not in "ZX" and identity(who.pid) == who
+
+
 def session_members(sid: int) -> list[int]:
     """Pids of the living processes of one session, its leader included; zombies are dead."""
     members = []

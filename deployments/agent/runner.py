@@ -200,9 +200,9 @@ def run_step(
     cancelled = is_cancelled or attempt.is_cancelled
     if cancelled():
         return _cancelled(attempt)
-    items = attempt.folder / f"items-{n}"
+    items, reason = attempt.folder / f"items-{n}", attempt.folder / f"reason-{n}"
     try:
-        env = environment(attempt, step, items)
+        env = {**environment(attempt, step, items), "ASCEND_REASON": str(reason)}
         argv = as_root.command(attempt.config, step.argv, attempt.spec["attempt"]) if step.needs_root else step.argv
     except (devices.NoSuchNpu, as_root.NoRoot) as error:
         return Outcome("failed", None, error.text)
@@ -211,7 +211,19 @@ def run_step(
         reboots.clear(attempt.folder)
     running = StepRun(attempt.writer, items, cancelled, attempt.signals.wakeup)
     outcome = running.run(dataclasses.replace(step, argv=argv), env, attempt.folder)
-    return _cancelled(attempt, outcome.exit) if outcome.state == "cancelled" else outcome
+    if outcome.state == "cancelled":
+        return _cancelled(attempt, outcome.exit)
+    told = told_reason(reason) if outcome.state == "failed" else None
+    return dataclasses.replace(outcome, reason=told) if told else outcome
+
+
+def told_reason(path: Path) -> Text | None:
+    """Why the step failed in its program's own words, where it left some: JSON [zh, en]."""
+    try:
+        zh, en = json.loads(path.read_bytes()[:8192])
+        return Text(str(zh)[:1000], str(en)[:1000])
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def _cancelled(attempt: Attempt, code: int | None = None) -> Outcome:
@@ -271,6 +283,7 @@ def environment(attempt: Attempt, step: Step, items: Path) -> dict[str, str]:
     env["PYTHONIOENCODING"] = "utf-8"
     if step.argv and step.argv[0] in (PYTHON, sys.executable):
         env["PYTHONPATH"] = str(ROOT)
+        env["ASCEND_CONFIG"] = str(attempt.config.path)
     env |= attempt.config.env
     env |= step.env
     env["ASCEND_ITEMS"] = str(items)

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -168,11 +168,15 @@ def put_back_started(connection: Any, prefix: str) -> int:
 
 
 class AdoptThread(threading.Thread):
-    """Adopts attempts at start, every 2 s, and when a dispatch has claimed one; needs no Redis."""
+    """Adopts attempts at start, every 2 s, and when a dispatch has claimed one; needs no Redis.
 
-    def __init__(self, adopter: Adopter) -> None:
+    Where the link goes by another address of Redis, `has_moved`, the process is ended, to be started anew there.
+    """
+
+    def __init__(self, adopter: Adopter, has_moved: Callable[[], bool] = lambda: False) -> None:
         super().__init__(name="adopt", daemon=True)
         self.adopter = adopter
+        self.has_moved = has_moved
         self.woken = threading.Event()
 
     def run(self) -> None:
@@ -181,6 +185,10 @@ class AdoptThread(threading.Thread):
                 self.adopter.tick()
             except Exception:
                 log.exception("looking after attempts failed")
+            if self.has_moved():
+                log.warning("Redis is at another address now: starting anew")
+                os.kill(os.getpid(), signal.SIGTERM)
+                self.has_moved = lambda: False
             self.woken.wait(ADOPT_S)
             self.woken.clear()
 
@@ -259,7 +267,8 @@ def main(argv: list[str] | None = None, runner: Sequence[str] = RUNNER) -> int:
         log.info("another worker serves this server")
         return 0 if options.burst else 1
     os.environ["RQ_KEY_PREFIX"] = keys.rq_prefix(config.prefix)
-    adopting = AdoptThread(Adopter(config, runner))
+    current, here = credentials.Current(config, load), credentials.without(config.redis_url)
+    adopting = AdoptThread(Adopter(config, runner), lambda: credentials.without(current().redis_url) != here)
     global _dispatcher
     _dispatcher = Dispatcher(config, time.time, adopting.woken.set)
     if options.burst:

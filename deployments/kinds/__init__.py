@@ -15,6 +15,11 @@ def names() -> list[str]:
     return sorted(name for name in found if hasattr(_module(name), "TITLE"))
 
 
+def offered() -> list[str]:
+    """The kinds that a form asks for; those with a page of their own (OWN_PAGE) are queued from there."""
+    return [name for name in names() if not getattr(_module(name), "OWN_PAGE", False)]
+
+
 def load(name: str) -> ModuleType:
     """The kind's module. Raises KeyError for a name that is no kind; imports that one module and no other.
 

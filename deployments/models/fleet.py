@@ -61,6 +61,10 @@ class Server(models.Model):
     wished_stack = models.CharField(max_length=63, blank=True, default="")  # name of a stack; '' where none is wished
     last_seen_at = models.DateTimeField(null=True, blank=True)  # last beat or sample, by the console's clock
     clock_offset_s = models.FloatField(null=True, blank=True)  # server's clock minus ours
+    # What its agent says of itself in each beat; `agent_code` is '' where it comes with the console, see agent.code().
+    agent_version = models.CharField(max_length=40, blank=True, default="")
+    agent_code = models.CharField(max_length=16, blank=True, default="")
+    agent_protocol = models.PositiveSmallIntegerField(default=1)
     # What its agent counts, as its beat says: payloads refused and why the last was, payloads that came again.
     refused = models.PositiveIntegerField(default=0)
     already = models.PositiveIntegerField(default=0)

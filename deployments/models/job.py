@@ -78,6 +78,7 @@ class Attempt(models.Model):
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
     n = models.PositiveSmallIntegerField()
     state = models.CharField(max_length=20, choices=JobState.choices, default=JobState.QUEUED)
+    protocol = models.PositiveSmallIntegerField(default=2)  # PROTOCOL of its payload, the same however often it is sent
     next_line = models.PositiveBigIntegerField(default=1)
     next_byte = models.PositiveBigIntegerField(default=0)
     done = models.BooleanField(default=False)  # the end of the stream was read

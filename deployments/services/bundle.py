@@ -32,6 +32,11 @@ class Bundle(NamedTuple):
     data: bytes
     digest: str  # SHA-256, hex
 
+    @property
+    def code(self) -> str:
+        """What an agent of it calls its code: deployments.agent.code()."""
+        return self.digest[:16]
+
 
 @lru_cache(maxsize=1)
 def agent() -> Bundle:

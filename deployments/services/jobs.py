@@ -23,7 +23,7 @@ from console.models import User
 from deployments import kinds, queues
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import ENDED
-from deployments.services import waiting
+from deployments.services import speaking, waiting
 from deployments.steps import BadParams, Text, read_params
 
 log = logging.getLogger(__name__)
@@ -57,6 +57,7 @@ def queue_job(
             code="server_offline",
         )
     check_root(server, kind, module, read)
+    speaking.check_speaks(server, kind)
     locks = list(module.locks(read))
     with transaction.atomic():
         # The server's row is the mutex: two requests at once see each other's locks.

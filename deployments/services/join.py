@@ -23,13 +23,13 @@ from deployments.agent import signing
 from deployments.models import Enrolment, Job, Rotation, Server
 from deployments.models.fleet import new_key
 from deployments.models.job import UNDER_WAY
-from deployments.services import clones, enrol, history, join_news, lifecycle
+from deployments.services import bundle, clones, enrol, history, join_news, lifecycle
 
 VALID = timedelta(hours=1)
 MAX_PROBLEMS = 20
 MAX_DETAIL = 300
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
-RESERVED = ("join", "keys", "gone", "edit")  # /servers/join/ is a page
+RESERVED = ("join", "agents", "keys", "gone", "edit")  # /servers/join/ is a page
 LEAVE_VALID_S = 600
 
 
@@ -349,6 +349,33 @@ def left(body: str, mac: str) -> Server:
         return server
     leave(server, by=None)
     return server
+
+
+def asks_for_code(body: str, mac: str) -> bundle.Bundle:
+    """The agent's bundle for a server that asks: {"op": "code", "server": id, "digest": …}, signed with its key.
+
+    No time stands in it, since the server's clock may be off: who repeats it gets the agent's code, which is no
+    secret. Raises NotAllowed, and Conflict where the console has another one by now.
+    """
+    refusal = NotAllowed(
+        _("This server's question does not bear its signature."), _("Let it join again."), code="bad_signature"
+    )
+    try:
+        told = json.loads(body)
+        server = Server.objects.filter(pk=int(told["server"])).first()
+        digest = str(told["digest"]) if told["op"] == "code" else ""
+    except (ValueError, TypeError, KeyError, OverflowError):
+        raise refusal from None
+    if server is None or not digest or not mac.isascii() or not _signed(server, body, mac):
+        raise refusal
+    own = bundle.agent()
+    if digest != own.digest:
+        raise Conflict(
+            _("The console has another version of the agent by now."),
+            _("Start a new upgrade on the page “Agents”."),
+            code="other_code",
+        )
+    return own
 
 
 def _signed(server: Server, body: str, mac: str) -> bool:

@@ -53,7 +53,7 @@ def batch_new(request: HttpRequest) -> HttpResponse:
     """The form beside whom and what it would hit; POST starts the batch where these are the servers that were seen."""
     check_may_operate(request)
     given = request.POST if request.method == "POST" else request.GET
-    kind = given.get("kind") or kinds.names()[0]
+    kind = given.get("kind") or kinds.offered()[0]
     module = jobs.find_kind(kind)
     params, problems = forms.read(module, given)
     asked, refusal, plan = batch_page.read_asked(given), None, batches.Plan()
@@ -71,7 +71,7 @@ def batch_new(request: HttpRequest) -> HttpResponse:
         problems = {}
     context: dict[str, Any] = {
         "kind": kind,
-        "kinds": kinds.names(),
+        "kinds": kinds.offered(),
         "given": given,
         "asked": asked,
         "names_text": "\n".join(asked.names),

@@ -50,7 +50,7 @@ def job_new(request: HttpRequest) -> HttpResponse:
     """The form of a kind beside what it will do; POST queues the job."""
     check_may_operate(request)
     given = request.POST if request.method == "POST" else _prefilled(request.GET)
-    kind = given.get("kind") or kinds.names()[0]
+    kind = given.get("kind") or kinds.offered()[0]
     module = jobs.find_kind(kind)
     params, problems = forms.read(module, given)
     server = Server.objects.filter(name=given.get("server", "")).first()
@@ -67,7 +67,7 @@ def job_new(request: HttpRequest) -> HttpResponse:
         problems = {}  # nobody has typed anything yet
     context = {
         "kind": kind,
-        "kinds": kinds.names(),
+        "kinds": kinds.offered(),
         "given": given,
         "server": server,
         "fields": forms.fields(module, params, problems, server),

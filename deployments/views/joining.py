@@ -144,6 +144,21 @@ def left(request: HttpRequest) -> HttpResponseBase:
     return _plain("")
 
 
+@csrf_exempt
+@login_not_required
+@require_POST
+def code(request: HttpRequest) -> HttpResponseBase:
+    """The agent's bundle for a server that is to be upgraded, and asks with its signature: {"body", "mac"}."""
+    try:
+        told = json.loads(request.body[:MAX_BODY])
+        found = join.asks_for_code(str(told["body"]), str(told["mac"]))
+    except ConsoleError as error:
+        return _plain(f"{error.what} {error.do}\n", error.status)
+    except (ValueError, TypeError, KeyError):
+        return _plain("", 400)
+    return HttpResponse(found.data, content_type="application/gzip")
+
+
 # ---------- for administrators ----------
 
 

@@ -1,7 +1,7 @@
 """What the fleet page shows, shaped from "now" dicts (monitoring/services/live_state.py). No database, no Redis.
 
 A server of the page is a plain dict, which is also what scripts read from the page's JSON block:
-{id, name, first, state, age, sim, family, rack, site, labels, display, holder, error, dies, power_w,
+{id, name, first, state, age, sim, family, rack, site, labels, display, agent, holder, error, dies, power_w,
  npus: [[aicore %, memory %, °C, W, occupancy code, faulty 0|1]]}
 `first` is the place of its first NPU in the order that colour steps are sent in (servers by id, NPUs as
 printed). None is unknown.
@@ -61,6 +61,7 @@ def page_server(now: Now, first: int, at: float) -> PageServer:
         "site": now["site"],
         "labels": now["labels"],
         "display": now["display"],
+        "agent": now.get("agent") or "",
         "holder": holder(now),
         "error": bool(now["error"]),
         "dies": dies(now["npus"]),

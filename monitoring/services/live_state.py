@@ -74,6 +74,7 @@ def identity(server: Server) -> Now:
         "display": server.display_name,
         "simulated": server.simulated,
         "rack": server.rack,
+        "agent": server.agent_version,
         "site": server.site,
         "labels": inventory.label_words(server.labels),
         "mark": "quarantined" if server.quarantine else drain_mark(server),

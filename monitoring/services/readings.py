@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from console import untrusted
 from console.untrusted import amount, number, whole
@@ -130,3 +130,20 @@ def clean_facts(message: Mapping[str, Any]) -> dict[str, Any]:
 def same_facts(message: Mapping[str, Any]) -> str | None:
     """The digest of the facts that an agent has found unchanged, None in a message that holds facts."""
     return text(message.get("same"), 40)
+
+
+class Agent(NamedTuple):
+    """What a beat says of its agent, as the columns `agent_…` of Server hold it."""
+
+    version: str
+    code: str
+    protocol: int
+
+
+def agent(beat: Mapping[str, Any]) -> Agent | None:
+    """None where the beat names no version. Beats of protocol 1 had no number, and no code."""
+    version = text(beat.get("agent"), 40)
+    if not version:
+        return None
+    code = text(beat.get("code"), 16) or ""
+    return Agent(version, code, whole(beat.get("protocol"), MOST_CHIP) or 1)

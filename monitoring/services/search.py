@@ -26,6 +26,7 @@ PAGES = (
     ("monitoring:fleet", "fleet", "fleet 机群 jiqun"),
     ("monitoring:server-list", "server", "servers 服务器 fuwuqi"),
     ("deployments:job-list", "job", "jobs 作业 zuoye"),
+    ("deployments:server-agents", "link", "agents versions 代理版本 dailibanben"),
     ("deployments:batch-list", "table", "batches 批次 pici"),
     ("deployments:queue-list", "queue", "queues 队列 duilie"),
     ("monitoring:alert-list", "alert", "alerts 告警 gaojing"),
@@ -36,7 +37,7 @@ PAGES = (
 def _pages(word: str) -> list[dict[str, str]]:
     titles = {
         "fleet": gettext("Fleet"), "server": gettext("Servers"), "job": gettext("Jobs"), "table": gettext("Batches"),
-        "alert": gettext("Alerts"), "queue": gettext("Queues"), "stack": gettext("Stacks"),
+        "alert": gettext("Alerts"), "queue": gettext("Queues"), "stack": gettext("Stacks"), "link": gettext("Agents"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 
