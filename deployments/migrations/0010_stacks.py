@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0004_orders'),
+        ('deployments', '0009_versions'),
     ]
 
     operations = [

@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("deployments", "0005_guard"),
+        ("deployments", "0008_inventory"),
     ]
 
     operations = [

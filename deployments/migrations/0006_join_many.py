@@ -10,7 +10,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0004_orders'),
+        ('deployments', '0005_reboot'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
