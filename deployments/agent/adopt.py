@@ -80,13 +80,13 @@ class Adopter:
 
     def _look(self, folder: Path) -> str:
         """Whether it "lives", "waits" for its runner, or "" when nothing is left to do."""
-        if (folder / "shipped").exists() or spool.has_ended(folder):
+        if spool.is_over(folder):
             self.finished.add(folder.name)
             self.tries.pop(folder.name, None)
             return ""
         if spool.is_alive(folder):
             return "lives"
-        if spool.runner_identity(folder) is None and not (folder / "lines").exists():
+        if not spool.has_begun(folder):
             return "waits"
         bury(folder, DIED)
         return ""
@@ -144,7 +144,7 @@ def bury(folder: Path, reason: Text) -> bool:
     if lock is None:
         return False
     try:
-        if spool.has_ended(folder):
+        if spool.is_over(folder):
             return True
         identity = spool.runner_identity(folder)
         if identity and identity.boot_id != processes.boot_id():

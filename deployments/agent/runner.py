@@ -101,7 +101,7 @@ CANCELLED = Text("已按请求取消。", "Cancelled on request.")
 def write_pid(folder: Path) -> bool:
     """Leave our identity; False when a runner has been here before. Appears whole or not at all."""
     path = folder / "pid"
-    if path.exists() or (folder / "lines").exists():
+    if spool.has_begun(folder):
         return False
     own = processes.identity(os.getpid())
     assert own is not None
