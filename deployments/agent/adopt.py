@@ -101,7 +101,7 @@ class Adopter:
 
     def _look(self, folder: Path) -> str:
         """Whether it "lives", "waits" for its runner, or "" when there is nothing to do, yet or any more."""
-        if (folder / "shipped").exists() or spool.has_ended(folder):
+        if spool.is_over(folder):
             self.finished.add(folder.name)
             self.tries.pop(folder.name, None)
             return ""
@@ -109,7 +109,7 @@ class Adopter:
             return "lives"
         if (mark := reboots.read(folder)) is not None:
             return self._look_at_waiting(folder, mark)
-        if spool.runner_identity(folder) is None and not (folder / "lines").exists():
+        if not spool.has_begun(folder):
             return "waits"
         bury(folder, DIED)
         return ""
@@ -193,7 +193,7 @@ def finish(folder: Path, state: str, reason: Text, mark: reboots.Mark | None = N
     if lock is None:
         return False
     try:
-        if spool.has_ended(folder):
+        if spool.is_over(folder):
             return True
         identity = spool.runner_identity(folder)
         if identity and identity.boot_id == processes.boot_id():

@@ -85,7 +85,7 @@ class Dispatcher:
         if spool.claim(self.config.attempts, attempt, body, ended) == "claimed":
             return "accepted"
         folder = self.config.attempts / attempt
-        if (folder / "shipped").exists() or (folder / "cancel").exists() or spool.has_ended(folder):
+        if spool.is_over(folder) or (folder / "cancel").exists():
             return "already"
         spool.write_whole(folder / "cancel", body.encode())
         return "accepted"

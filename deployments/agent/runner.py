@@ -123,7 +123,7 @@ TELL_S = 3.0
 
 def write_pid(folder: Path) -> bool:
     """Leave our identity; False when a runner has been here before. Appears whole or not at all."""
-    if (folder / "pid").exists() or (folder / "lines").exists():
+    if spool.has_begun(folder):
         return False
     _write_identity(folder)
     return True

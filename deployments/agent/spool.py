@@ -137,6 +137,20 @@ def is_alive(folder: Path) -> bool:
     return processes.is_locked(folder / "lock")
 
 
+def has_begun(folder: Path) -> bool:
+    """Whether a runner has or had this attempt.
+
+    Looked for in the order in which these follow each other: `pid` goes after `shipped` has come, and `lines` becomes
+    `shipped`. In another order, all of them could be missed while the link frees the folder.
+    """
+    return any((folder / name).exists() for name in ("pid", "lines", "shipped"))
+
+
+def is_over(folder: Path) -> bool:
+    """Whether the attempt has ended, its lines still here or with the console; in this order, for the same reason."""
+    return has_ended(folder) or (folder / "shipped").exists()
+
+
 def has_ended(folder: Path) -> bool:
     """Whether the last record of the lines is the `ended` event."""
     try:

@@ -135,7 +135,9 @@ def give_up(now: datetime, unanswered: dict[str, datetime]) -> list[Job]:
         if now - since < timedelta(seconds=GIVE_UP_S) or _stands(attempt, queues.cancel_is_waiting):
             continue
         with transaction.atomic():
-            job = Job.objects.select_for_update().select_related("server", "requester").get(pk=attempt.job_id)
+            job = (
+                Job.objects.select_for_update(of=("self",)).select_related("server", "requester").get(pk=attempt.job_id)
+            )
             if job.state == JobState.LOST and job.attempts.order_by("n").last() == attempt:
                 jobs.end_here(job, attempt, JobState.CANCELLED, UNKNOWN_THERE)
                 ended.append(job)

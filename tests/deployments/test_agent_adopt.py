@@ -171,3 +171,26 @@ def test_a_full_disk_that_has_no_room_for_a_runners_log_stops_no_other(server, m
     monkeypatch.setattr(adopt, "TRY_AGAIN_S", 0.0)
     assert first.name in adopter.tick()
     until(lambda: ended(first) and ended(second))
+
+
+@pytest.mark.parametrize("look", ["has_ended", "is_alive", "has_begun"])
+def test_a_folder_that_the_link_frees_while_it_is_looked_at_is_never_run_again(server, monkeypatch, look):
+    folder = server.run("print(1)")
+    (folder / "lines").rename(folder / "aside")
+    (folder / "lines").touch()  # as seen by who looked before the end was written
+    real = getattr(spool, look)
+
+    def freed_meanwhile(where):
+        if (folder / "aside").exists():
+            (folder / "aside").replace(folder / "lines")
+            if look == "has_begun":
+                spool.mark_shipped(folder)
+                return real(where)
+        found = real(where) if look == "is_alive" else False
+        spool.mark_shipped(folder)
+        return found
+
+    monkeypatch.setattr(spool, look, freed_meanwhile)
+    adopter = Adopter(server.config, RUNNER)
+    assert adopter.tick() == [] and not adopter.children
+    assert {path.name for path in folder.iterdir()} - {"lock"} == {"shipped", "spec.json"}

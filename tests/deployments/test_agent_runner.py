@@ -8,7 +8,7 @@ import time
 import pytest
 
 from deployments.agent import devices, processes, spool
-from tests.deployments.agent_bench import AgentServer, ended, events, records, texts
+from tests.deployments.agent_bench import PROGRAM, AgentServer, ended, events, records, texts
 from tests.waiting import until
 
 
@@ -268,3 +268,11 @@ def test_a_runner_that_cannot_begin_on_a_full_disk_leaves_everything_as_it_was(s
     process = server.start_raw([*argv[:3], "100000", *argv[4:]])
     process.wait(20)
     assert ended(folder)["state"] == "succeeded"
+
+
+def test_a_runner_runs_nothing_of_an_attempt_that_was_shipped(server):
+    folder = server.run("open('../../ran', 'a').write('x')")
+    spool.mark_shipped(folder)
+    argv = [sys.executable, str(PROGRAM), "runner", str(folder), "--config", str(server.config.path)]
+    assert server.start_raw(argv).wait(20) == 0
+    assert (server.state / "ran").read_text() == "x" and not (folder / "lines").exists()
