@@ -210,8 +210,8 @@ def newest_attempts(count):
 
 
 ALL = (
-    user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many, remove, batch,
-    newest_attempts,
+    user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many, remove,
+    batch, newest_attempts,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in ALL}
 
