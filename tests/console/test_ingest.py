@@ -299,8 +299,8 @@ def test_what_a_busy_database_refused_is_written_later(turns, valkey, server, mo
 
 def test_redis_never_ends_our_connections_for_what_they_hold(own_valkey):
     ingest = Ingest(own_valkey.url)
-    ingest.redis.ping()
     ingest.beats.psubscribe("h:*:beat")
     ingest.beats.get_message(timeout=1)
+    ingest.redis.ping()
     ours = [row for row in own_valkey.client().client_list() if "e" in row["flags"]]
     assert len(ours) == 2
