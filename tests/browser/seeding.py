@@ -49,6 +49,29 @@ def job(server="kp-01", kind="check", state="queued", by=None, minutes_ago=0, to
     return {"job": made.pk, "attempt": attempt.pk}
 
 
+def cut_off(server="kp-01", on=True):
+    """Switched off in Redis, as services/quota.py notes it; with `on` false it is as if that had never been."""
+    from django.utils import timezone
+
+    from deployments.models import Server
+
+    reason = ["它在 Redis 中占用了 71 MB，超过 64 MB 的配额", "it held 71 MB in Redis, more than its quota of 64 MB"]
+    values = {"cut_off_at": timezone.now(), "cut_off_reason": reason} if on else {"cut_off_at": None}
+    Server.objects.filter(name=server).update(
+        refused=3, last_refusal="the signature is not that of this server's key", **values
+    )
+
+
+def doubted(silent=0, of=10):
+    """What ingest keeps while it doubts; 0: it does no more."""
+    import time
+
+    from console import doubt
+    from console.redis import client
+
+    doubt.write(client(), [doubt.Doubt(False, time.time(), silent, of, ())] if silent else [])
+
+
 def jobs(count, server="kp-01", states=("succeeded", "failed")):
     """Many ended jobs at once."""
     from django.utils import timezone
@@ -187,8 +210,8 @@ def newest_attempts(count):
 
 
 ALL = (
-    user, server, job, jobs, send, stored, heard, rows, newest_job, forget, sample, many, remove, batch,
-    newest_attempts,
+    user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many, remove,
+    batch, newest_attempts,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in ALL}
 

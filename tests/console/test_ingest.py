@@ -250,3 +250,12 @@ def test_a_beat_of_any_shape_is_a_beat(turns, valkey, server, beat):
     time.sleep(0.05)
     turns.turn(6)
     assert turns.ingest.telemetry.last_heard[server.pk] == turns.clock
+
+
+def test_redis_never_ends_our_connections_for_what_they_hold(own_valkey):
+    ingest = Ingest(own_valkey.url)
+    ingest.beats.psubscribe("h:*:beat")
+    ingest.beats.get_message(timeout=1)
+    ingest.redis.ping()
+    ours = [row for row in own_valkey.client().client_list() if "e" in row["flags"]]
+    assert len(ours) == 2
