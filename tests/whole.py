@@ -50,13 +50,13 @@ class Whole:
                 stderr=out,
                 stdin=subprocess.DEVNULL,
             )
-        while time.monotonic() - began < 60:
+        while time.monotonic() - began < 120:
             with contextlib.suppress(OSError, urllib.error.HTTPError):
-                if self.open(f"{self.url}/readyz", timeout=1).status == 200:
+                if self.open(f"{self.url}/readyz", timeout=5).status == 200:
                     return time.monotonic() - began
             assert self.process.poll() is None, self.printed.read_text()
             time.sleep(0.05)
-        raise AssertionError(f"not ready within 60 s: {self.stop()}")
+        raise AssertionError(f"not ready within 120 s: {self.stop()}")
 
     def trust(self) -> ssl.SSLContext | None:
         """What a browser trusts that has this console's authority."""

@@ -52,23 +52,26 @@ MAX_BACK_OFF_S = 5.0
 
 
 class BackOff:
-    """Waits longer after each failure in a row; says so once."""
+    """Waits longer after each failure in a row; says so once, and again where TLS turns out to be the reason."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.pause = 0.0
         self.until = 0.0
         self.since: float | None = None  # when it began to fail
+        self.told = ""
 
     def is_waiting(self, now: float) -> bool:
         return now < self.until
 
     def failed(self, now: float, error: Exception) -> None:
         if not self.pause:
-            why = tls_words.explain(error)
-            words = spoken(why[1]) if why else error
-            log.warning("%s: Redis does not take it (%s); kept here until it does", self.name, words)
             self.since = now
+        code, words = tls_words.explain(error) or ("", None)
+        if not self.pause or (code and code != self.told):
+            self.told = code
+            said = spoken(words) if words else error
+            log.warning("%s: Redis does not take it (%s); kept here until it does", self.name, said)
         self.pause = min(max(self.pause * 2, FIRST_BACK_OFF_S), MAX_BACK_OFF_S)
         self.until = now + self.pause
 

@@ -67,7 +67,7 @@ def answers(host, port, ca):
 def test_redis_answers_through_it_on_every_kind_of_address(front, certificate, program, bind, hosts):
     port = front(program, bind)
     for host in hosts:
-        until(lambda host=host: answers(host, port, certificate[2]))
+        until(lambda host=host: answers(host, port, certificate[2]), 60)
     with pytest.raises(redis.ConnectionError):  # plain text gets nowhere
         redis.Redis("127.0.0.1", port, retry=None, socket_timeout=3).ping()
 
@@ -81,7 +81,7 @@ def test_more_agents_than_a_login_shell_has_descriptors_for(front, certificate, 
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))  # what it inherits
     try:
         port = front(program, "127.0.0.1")
-        until(lambda: answers("127.0.0.1", port, certificate[2]))
+        until(lambda: answers("127.0.0.1", port, certificate[2]), 60)
         resource.setrlimit(resource.RLIMIT_NOFILE, (4 * wanted, hard))
         context = ssl.create_default_context(cadata=certificate[2])
         held = []

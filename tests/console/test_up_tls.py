@@ -139,7 +139,7 @@ def test_a_killed_front_comes_back(console):
     console.until(lambda: "Ready" in console.said())
     (before,) = fronts(console)
     os.kill(before, signal.SIGKILL)
-    console.until(lambda: fronts(console) not in ([], [before]) and listens(port), 20)
+    console.until(lambda: fronts(console) not in ([], [before]) and listens(port), 60)
 
 
 def fronts(console):

@@ -5,6 +5,8 @@ import shutil
 import subprocess
 from contextlib import contextmanager
 
+import pytest
+
 from tests.deployments.joining import Host
 
 HERE_OCTET = 80 + os.getpid() % 150
@@ -36,7 +38,8 @@ def second_machine(n=0):
     made.env["AGENT_USER"] = "nobody"
     try:
         for line in ip:
-            subprocess.run(line.split(), check=True, capture_output=True)
+            if subprocess.run(line.split(), capture_output=True).returncode:
+                pytest.skip("network namespaces do not work here")
         yield ours, made
     finally:
         made.close()

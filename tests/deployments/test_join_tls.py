@@ -48,7 +48,7 @@ def check_a_job_ends(whole, name):
     """Its verdict depends on this machine; that it ran to its end is what counts."""
     token = whole.token()
     job = whole.call("/jobs", token, {"kind": "check", "server": name})
-    until(lambda: whole.call(f"/jobs/{job['id']}", token)["state"] in ("succeeded", "failed"), 60)
+    until(lambda: whole.call(f"/jobs/{job['id']}", token)["state"] in ("succeeded", "failed"), 120)
 
 
 def is_open_from(host, address, port):
@@ -97,7 +97,7 @@ def test_a_killed_console_leaves_no_front_behind(tmp_path, machine):
         socket.create_connection((ours, front), 1).close()
         whole.process.send_signal(signal.SIGKILL)
         whole.process.wait()
-        until(lambda: not listens(ours, front), 10)
+        until(lambda: not listens(ours, front), 60)
         whole.start()  # on the same port
         assert int((tmp_path / "var/tls/redis_port").read_text()) == front
 
@@ -124,18 +124,18 @@ def test_a_new_authority_keeps_who_has_joined(tmp_path, machine):
         whole.start()
         assert whole.ca.read_text() != old
         token = whole.token()
-        until(lambda: any(s["name"] == "kp-41" and s["state"] == "live" for s in servers(whole, token)), 30)
+        until(lambda: any(s["name"] == "kp-41" and s["state"] == "live" for s in servers(whole, token)), 90)
         assert config_of(host)["redis_ca"] == old
         # It is told whom to trust from now on, and says so.
-        until(lambda: (host.agent / "state/authorities.json").exists(), 30)
+        until(lambda: (host.agent / "state/authorities.json").exists(), 90)
         assert json.loads((host.agent / "state/authorities.json").read_text())["pem"] == whole.ca.read_text()
-        until(lambda: "go by the authority of before" not in whole.command("certificate", "show"), 30)
+        until(lambda: "go by the authority of before" not in whole.command("certificate", "show"), 90)
 
         # Once its key is stolen, nothing of before is good, and joining again is.
         whole.command("certificate", "rotate", "--stolen")
         whole.stop()
         whole.start()
-        until(lambda: "does not trust who signed" in (host.agent / "log/link.log").read_text(), 30)
+        until(lambda: "does not trust who signed" in (host.agent / "log/link.log").read_text(), 90)
         repeated = host.run(command)
         assert repeated.returncode != 0
         _page, command = Browser(whole).command("kp-41")
@@ -183,7 +183,7 @@ def test_the_sites_own_certificate_and_redis_with_tls(tmp_path, machine, site_au
     redis_server = subprocess.Popen(["/usr/bin/redis-server", redis_folder / "redis.conf"], stdout=subprocess.DEVNULL)
     web_chain, web_key = site_authority("web", ours)
     try:
-        until(lambda: listens(ours, port))
+        until(lambda: listens(ours, port), 60)
         with started(
             tmp_path, bind=ours, tls=True, TLS_CERTIFICATE=str(web_chain), TLS_KEY=str(web_key),
             TLS_CA=str(site_authority.ca), REDIS_CA=str(site_authority.ca),
@@ -196,7 +196,7 @@ def test_the_sites_own_certificate_and_redis_with_tls(tmp_path, machine, site_au
             assert config["redis_url"].endswith(f"@{ours}:{port}/0")
             assert config["redis_ca"] == site_authority.ca.read_text()
             check_a_job_ends(whole, "kp-42")
-            local = until(lambda: [s for s in servers(whole, whole.token()) if s["name"] != "kp-42"])
+            local = until(lambda: [s for s in servers(whole, whole.token()) if s["name"] != "kp-42"], 60)
             assert [s["state"] for s in local] == ["live"]
             assert not (tmp_path / "var/tls/ca.key").exists()
     finally:

@@ -106,6 +106,17 @@ def test_the_agent_logs_it_in_words(tmp_path, serve, caplog):
     assert "is not valid yet" in caplog.text
 
 
+def test_a_reason_that_shows_only_later_is_logged_once(caplog):
+    back_off, hidden = link.BackOff("beat"), ConnectionError("redis-py's own")
+    hidden.__context__ = ssl.SSLCertVerificationError(1, "x")
+    hidden.__context__.verify_code, hidden.__context__.verify_message = 10, "certificate has expired"
+    with caplog.at_level(logging.WARNING):
+        for error in (ConnectionRefusedError(111, "refused"), hidden, ConnectionRefusedError(111, "again"), hidden):
+            back_off.failed(0.0, error)
+    assert len(caplog.records) == 2
+    assert "refused" in caplog.messages[0] and "has expired" in caplog.messages[1]
+
+
 def test_other_errors_are_left_to_others():
     assert tls_words.explain(ConnectionRefusedError(111, "refused")) is None
     assert tls_words.explain(ssl.SSLError("handshake")) is not None
