@@ -47,10 +47,10 @@ def summed(made: plan.Plan) -> Verdict:
     changes = tuple(step.title for step in todo if step.key in CHANGES)
     keys = {step.key for step in made.steps if step.state == "satisfied"}
     if "packages" in keys and all(step.state == "look" for step in todo if step.key not in AFTERWARDS):
-        names = ", ".join(step.title.en for step in todo if step.key in CHANGES)
-        zh = "、".join(step.title.zh for step in todo if step.key in CHANGES)
+        parts = [TITLES[step.key] for step in todo if step.key in TITLES]
         note = Text(
-            f"就代理所知符合；没有文件写明：{zh}。", f"As far as its agent can tell; no file tells of: {names}."
+            f"就代理所知符合；没有文件写明的有：{'、'.join(part.zh for part in parts)}。",
+            f"As far as its agent can tell; no file tells of: {', '.join(part.en for part in parts)}.",
         )
         return Verdict(MATCHES, made.route, (note,), steps, changes, made.gaps, made.reboots)
     if not any(step.state == "run" and step.key not in AFTERWARDS for step in todo):
