@@ -1,5 +1,6 @@
 """The pages of stacks: the catalogue, one stack against every server, and the plan for one server."""
 
+from dataclasses import fields
 from typing import Any
 from urllib.parse import urlencode
 
@@ -86,7 +87,7 @@ def stack_plan(request: HttpRequest, name: str, server: str) -> HttpResponse:
     except ConsoleError as error:
         refusal = error
     made = stacks.plan_for(found, stack, options, stack_holders.of(found))
-    chosen = {key: value for key, value in request.GET.dict().items() if hasattr(options, key) and value}
+    chosen = {one.name: request.GET[one.name] for one in fields(Options) if request.GET.get(one.name)}
     context: dict[str, Any] = {
         "stack": stack,
         "server": found,

@@ -266,11 +266,24 @@ def verdict_json(row: Row, found: Verdict) -> dict[str, Any]:
     }
 
 
+def drift_json(one: Drift) -> dict[str, Any]:
+    found = one.found
+    return {
+        "server": one.row.name,
+        "simulated": one.row.simulated,
+        "wished": one.row.wished,
+        "state": one.state,
+        "because": [text._asdict() for text in found.because] if found else [],
+        "changes": [text._asdict() for text in found.changes] if found else [],
+    }
+
+
 def catalogue_json(servers: Sequence[Row]) -> dict[str, Any]:
     known, tallies = catalogue(), counts(servers)
     return {
         "version": known.version,
         "default": known.default.name,
         "problems": [problem.text._asdict() for problem in known.problems],
+        "drift": [drift_json(one) for one in drift(servers)],
         "stacks": [stack_json(stack, tallies[stack.name]) for stack in newest_first(known.stacks)],
     }

@@ -167,19 +167,24 @@ def _ops(draft: Draft, version: str, base: str, *, fresh: bool) -> None:
         return
     start = len(draft.steps)
     _install(draft, "ops", pattern, base)
-    if not fresh and draft.installed.ops is None:
-        _only_look(draft, start)
+    if not fresh and not draft.installed.ops:
+        _only_look(draft, start)  # no file of theirs is documented: none seen does not say that none is there
 
 
 def _nnal(draft: Draft, version: str, base: str, toolkit_env: str, *, fresh: bool) -> None:
-    there = None if fresh else _there(draft.installed.nnal, version)
+    every = () if fresh else draft.installed.nnal or ()
+    there = _there(every, version)
     if there:
         draft.satisfied("nnal", "cann", TITLES["nnal"], there.path, f"version={version}")
         return
+    nameless = next((part for part in every if part.version is None), None)
+    if nameless:
+        note = Text("没有文件写明它的版本。", "No file names its version.")
+        draft.satisfied("nnal", "cann", TITLES["nnal"], f"{nameless.path}/set_env.sh", "", note)
+        return
     start = len(draft.steps)
     _install(draft, "nnal", draft.catalogue.files["nnal"], base, [toolkit_env])
-    unsure = draft.installed.nnal is None or any(part.version is None for part in draft.installed.nnal)
-    if not fresh and unsure:
+    if not fresh and draft.installed.nnal is None:
         _only_look(draft, start)
 
 

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from deployments.stacks import plan
+from deployments.stacks.cann_layer import TITLES
 from deployments.stacks.catalogue import Catalogue, Stack
 from deployments.stacks.installed import Installed
 from deployments.steps import Text
 
 MATCHES, REACHABLE, CANNOT, UNKNOWN = "matches", "reachable", "cannot", "unknown"
 CHANGES = ("driver", "firmware", "toolkit", "ops", "nnal", "vllm_ascend", "image", "vllm")
+AFTERWARDS = ("activate", "smoke", "use")  # what ends every plan that changes something
 WORDS = (MATCHES, REACHABLE, CANNOT, UNKNOWN)
 
 
@@ -43,7 +45,15 @@ def summed(made: plan.Plan) -> Verdict:
         return Verdict(MATCHES, made.route)
     steps = tuple(step.title for step in todo)
     changes = tuple(step.title for step in todo if step.key in CHANGES)
-    if not any(step.state == "run" and step.key not in ("activate", "smoke", "use") for step in todo):
+    keys = {step.key for step in made.steps if step.state == "satisfied"}
+    if "packages" in keys and all(step.state == "look" for step in todo if step.key not in AFTERWARDS):
+        parts = [TITLES[step.key] for step in todo if step.key in TITLES]
+        note = Text(
+            f"就代理所知符合；没有文件写明的有：{'、'.join(part.zh for part in parts)}。",
+            f"As far as its agent can tell; no file tells of: {', '.join(part.en for part in parts)}.",
+        )
+        return Verdict(MATCHES, made.route, (note,), steps, changes, made.gaps, made.reboots)
+    if not any(step.state == "run" and step.key not in AFTERWARDS for step in todo):
         words = Text(
             "代理没有上报这几项，无法判断是否已满足。", "Its agent has not told of these, so nobody can tell yet."
         )

@@ -195,6 +195,21 @@ def test_everything_there_is_satisfied_with_its_evidence():
     assert verdict.summed(found).word == "matches" and not found.locks and not found.addresses
 
 
+def test_what_no_file_tells_of_does_not_make_a_stack_that_is_there_incomplete():
+    nnal = [{"version": None, "path": "/usr/local/Ascend/nnal/atb"}]
+    has = server(**{**WHOLE, "ops": ()}, packages=PACKAGES_0_23)
+    has = dataclasses.replace(has, nnal=installed.read({"nnal": nnal}, "", KNOWN).nnal)
+    found = made(has)
+    assert step(found, "nnal").evidence == Evidence("/usr/local/Ascend/nnal/atb/set_env.sh", "")
+    assert step(found, "ops").state == "look"
+    told = verdict.summed(found)
+    assert told.word == "matches" and told.because[0].en.endswith("no file tells of: CANN operators.")
+    older = made(server(**{**WHOLE, "ops": ["8.5.1"]}, packages=PACKAGES_0_23))
+    assert step(older, "ops").state == "run" and verdict.summed(older).word == "reachable"
+    lacking = made(server(**{**WHOLE, "nnal": ()}, packages=PACKAGES_0_23))
+    assert step(lacking, "nnal").state == "run" and verdict.summed(lacking).word == "reachable"
+
+
 @pytest.mark.parametrize("missing", ["torch", "torch_npu", "vllm", "vllm_ascend"])
 def test_one_package_of_another_version_is_no_match(missing):
     found = made(server(**WHOLE, packages={**PACKAGES_0_23, missing: "0.0.1"}))

@@ -1,11 +1,14 @@
 """The programs that steps of a plan run on a server."""
 
+import io
 import os
 import subprocess
 import sys
+import tarfile
 
 import pytest
 
+from deployments.services import bundle
 from deployments.stacks import activate, cann_layer, room, without_cuda
 from tests.conftest import ROOT
 
@@ -122,3 +125,9 @@ def test_the_programs_run_as_the_agent_has_them(tmp_path):
     code = "import sys, deployments.stacks.plan, deployments.stacks.verdict; print('django' in sys.modules)"
     made = subprocess.run([sys.executable, "-S", "-c", code], env=env, capture_output=True, text=True, cwd=tmp_path)
     assert made.stdout.strip() == "False", made.stderr
+
+
+def test_the_agent_is_handed_the_data_with_the_code():
+    with tarfile.open(fileobj=io.BytesIO(bundle.agent().data), mode="r:gz") as tar:
+        names = tar.getnames()
+    assert {f"lib/deployments/stacks/{name}" for name in ("stacks.json", "versions.py", "room.py")} <= set(names)

@@ -159,6 +159,11 @@ def test_a_wish_is_noted_for_several_servers_and_shown_as_drift(signed_in, fleet
     again = operator.post("/stacks/wish", asked, follow=True).content.decode()
     assert "Nothing to change" in again
     assert LogEntry.objects.filter(additional_data__verb="server.stack_wished").count() == 3
+    drift = stacks.catalogue_json(stacks.rows())["drift"]
+    assert [(one["server"], one["state"]) for one in drift] == [
+        ("kp-old", "blocked"), ("kp-reach", "drift"), ("kp-match", "in_line"),
+    ]  # fmt: skip
+    assert "910A" in drift[0]["because"][0]["en"] and "Install CANN toolkit 9.1.0" in str(drift[1]["changes"])
     operator.post("/stacks/wish", {"server": "kp-old", "stack": ""})
     assert Server.objects.get(name="kp-old").wished_stack == ""
 
