@@ -80,7 +80,7 @@ class BackOff:
         if self.pause:
             log.info("%s: Redis takes it again", self.name)
         self.pause = self.until = 0.0
-        self.since = None
+        self.since, self.told = None, ""
 
 
 class Link:
