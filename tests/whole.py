@@ -39,7 +39,9 @@ class Whole:
         self.ca = Path(env.get("TLS_CA", folder / "var" / "tls" / "ca.crt"))
         self.env = {
             **os.environ, "VAR_DIR": str(folder / "var"), "PORT": str(self.port), "BIND": bind,
-            "DEMO_SERVERS": str(demo_servers), "REDIS_URL": "", "DATABASE_URL": "", "LANGUAGE": "en", **env,
+            "DEMO_SERVERS": str(demo_servers), "REDIS_URL": "",
+            "REDIS_PORT": str(free_port()),  # the first free one may be taken by a console that starts now, too
+            "DATABASE_URL": "", "LANGUAGE": "en", **env,
         }  # fmt: skip
         self.printed = folder / "up.txt"
         self.process: subprocess.Popen[bytes] | None = None

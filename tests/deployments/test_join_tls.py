@@ -9,6 +9,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from datetime import timedelta
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -76,7 +77,7 @@ def test_on_an_address_of_the_network_everything_is_tls(tmp_path, machine, progr
         # Nothing answers in plain text but on loopback.
         with pytest.raises((urllib.error.URLError, ConnectionError)):
             urllib.request.urlopen(f"http://{ours}:{whole.port}/", timeout=5)
-        valkey = int((tmp_path / "var/valkey/port").read_text())
+        valkey = urlsplit((tmp_path / "var/redis_url").read_text()).port
         front = int((tmp_path / "var/tls/redis_port").read_text())
         assert is_open_from(host, ours, front)
         assert not is_open_from(host, ours, valkey)
