@@ -143,7 +143,7 @@ def test_a_list_joins_as_root_and_with_sudo_in_under_a_minute(browser, console, 
     began = time.monotonic()
     with Watch(secrets) as watch:
         assert post(browser, path, "confirm", row=["2", "3"], **given) == path
-        until(lambda: "data-under-way" not in browser.get(path), 90)
+        until(lambda: "data-under-way" not in browser.get(path), 150)
     assert states(browser, path) == ["joined", "joined"], words(browser, path)
     took = [float(n) for n in re.findall(r'class="number fit">(\d+) s<', browser.get(path))]
     print(f"online after {took} s, the whole list after {time.monotonic() - began:.1f} s")
