@@ -81,3 +81,12 @@ def test_an_emptied_secret_is_refused_in_words(tmp_path, monkeypatch):
     (tmp_path / "key").write_text("")
     with pytest.raises(env.BadSetting, match="Remove it"):
         env.secret("SECRET_KEY", tmp_path / "key")
+
+
+@pytest.mark.parametrize("raw", ["0", "-0.1", "1.5", "a third", "nan"])
+def test_a_share_that_is_none_stops_the_start_in_words(monkeypatch, raw):
+    monkeypatch.setenv("DOUBT_SHARE", raw)
+    with pytest.raises(env.BadSetting, match="DOUBT_SHARE"):
+        env.share("DOUBT_SHARE", 0.3)
+    monkeypatch.setenv("DOUBT_SHARE", "0.5")
+    assert env.share("DOUBT_SHARE", 0.3) == 0.5
