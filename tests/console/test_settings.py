@@ -104,3 +104,12 @@ def test_tls_is_the_default_for_every_address_but_loopback(tmp_path, given, http
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.split() == [str(https), str(https), str(hsts_s)]
+
+
+@pytest.mark.parametrize("raw", ["0", "-0.1", "1.5", "a third", "nan"])
+def test_a_share_that_is_none_stops_the_start_in_words(monkeypatch, raw):
+    monkeypatch.setenv("DOUBT_SHARE", raw)
+    with pytest.raises(env.BadSetting, match="DOUBT_SHARE"):
+        env.share("DOUBT_SHARE", 0.3)
+    monkeypatch.setenv("DOUBT_SHARE", "0.5")
+    assert env.share("DOUBT_SHARE", 0.3) == 0.5
