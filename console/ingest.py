@@ -25,6 +25,7 @@ from console import live, streams
 from deployments import ingest as jobs_ingest
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.services import batches, jobs, orders, quota, reaper, refusals, rotation, silence, waiting
+from deployments.services import repoint as _repoint  # noqa: F401 - what follows when its orders end
 from deployments.steps import Text
 from monitoring.ingest import Messages, Telemetry
 from monitoring.services import readings
