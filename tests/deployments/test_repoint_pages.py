@@ -1,7 +1,10 @@
 """Sending agents to another address: the page, the command, and what comes of the order."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -13,6 +16,7 @@ from console.models import Alert, User
 from deployments.agent import signing
 from deployments.models import Order, OrderState, Server
 from deployments.services import orders
+from tests.conftest import ROOT
 from tests.console.test_ingest import Turns
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
@@ -137,3 +141,13 @@ def test_the_command_shows_first_and_sends_with_yes(fleet, capsys):
         with pytest.raises(CommandError) as refused:
             call_command("repoint", *wrong)
         assert str(refused.value)
+
+
+def test_ingest_knows_what_follows_when_an_order_ends():
+    program = (
+        "import django; django.setup(); import console.ingest; from deployments.services import orders; "
+        "print(sorted(orders._after))"
+    )
+    env = {**os.environ, "DJANGO_SETTINGS_MODULE": "console.settings"}
+    said = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, cwd=ROOT)
+    assert "'repoint'" in said.stdout, said.stderr
