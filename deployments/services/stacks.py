@@ -90,7 +90,7 @@ _read_before: dict[int, tuple[int, str, Catalogue, Installed, Installed]] = {}
 def rows() -> list[Row]:
     """Every server, by name. One query."""
     known = catalogue()
-    found = Server.objects.order_by("name").annotate(text=Cast("facts", TextField()))
+    found = Server.objects.present().order_by("name").annotate(text=Cast("facts", TextField()))
     listed = list(found.values_list("pk", "name", "simulated", "wished_stack", "text", "family"))
     if len(_read_before) > 2 * len(listed) + 100:
         _read_before.clear()
