@@ -11,8 +11,9 @@ from django.views.decorators.http import require_GET
 from console.errors import ConsoleError
 from deployments.services import stacks
 from deployments.stacks import verdict
-from deployments.stacks.catalogue import STATES, newest_first
-from deployments.stacks.draft import CANN_PLACES, LAYERINGS, ROUTES, Options
+from deployments.stacks.catalogue import newest_first
+from deployments.stacks.fields import STATES
+from deployments.stacks.options import CANN_PLACES, LAYERINGS, ROUTES, Options
 from monitoring.services import stack_holders, stack_page
 
 PAGE = 200

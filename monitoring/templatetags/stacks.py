@@ -48,5 +48,5 @@ def stack_of(server: Server) -> SafeString:
         return format_html("{} {}", row.wished, said("drift", drifted[0].state))
     has = stacks.has_now(row)
     if has is None:
-        return format_html("—")
+        return SafeString("—")
     return format_html('<a href="{}">{}</a>', reverse("monitoring:stack-detail", args=[has.name]), has.name)

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from deployments.stacks import catalogue
-from deployments.stacks.catalogue import built_in, check, newest_first, with_site_rows
+from deployments.stacks.catalogue import built_in, newest_first, with_site_rows
+from deployments.stacks.fields import check
 from deployments.stacks.pins import requirements
 from tests.conftest import ROOT
 

@@ -8,7 +8,8 @@ import pytest
 
 from deployments.stacks import actions, installed, plan, verdict
 from deployments.stacks.catalogue import built_in
-from deployments.stacks.draft import Evidence, Holder, Options, as_step
+from deployments.stacks.draft import Evidence, Holder, as_step
+from deployments.stacks.options import BadOptions, Options
 from deployments.steps import Step, Text
 from tests.deployments.stack_facts import CHIPS, PACKAGES_0_18, PACKAGES_0_23, server
 
@@ -350,7 +351,7 @@ def test_root_takes_nothing_that_is_not_in_the_table(action):
     ],
 )  # fmt: skip
 def test_choices_that_cannot_be_are_named(name, value):
-    with pytest.raises(plan.BadOptions, match=name):
+    with pytest.raises(BadOptions, match=name):
         made(server(), **{name: value})
 
 

@@ -19,7 +19,7 @@ from deployments.demo import fleet as demo_fleet
 from deployments.demo import systems
 from deployments.models import Npu, Server
 from deployments.services import stacks
-from deployments.stacks.catalogue import STATES
+from deployments.stacks.fields import STATES
 from tests.deployments.stack_facts import CHIPS, PACKAGES_0_23, facts
 from tests.monitoring.nows import now, npu, process
 

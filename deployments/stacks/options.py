@@ -1,0 +1,82 @@
+"""What an operator chooses for a plan, and which choices there can be."""
+
+import re
+from dataclasses import dataclass
+
+from deployments.stacks import actions
+from deployments.steps import Text
+
+
+@dataclass(frozen=True)
+class Options:
+    """What an operator chooses. An empty text is "as the data says".
+
+    `route`: auto | venv | container. `driver`, `firmware`: versions that are wished instead of what is there.
+    `cann`: own | shared; own lies in the stack's folder and needs no root, shared in /usr/local/Ascend.
+    `layering`: empty | wheels, how vLLM comes without its torch (install.md 8a). `wheelhouse`: a folder on the
+    server that takes the place of every index. `packages`: the folder with packages of the vendor.
+    """
+
+    route: str = "auto"
+    driver: str = ""
+    firmware: str = ""
+    cann: str = "own"
+    layering: str = "empty"
+    packages: str = actions.PACKAGES
+    wheelhouse: str = ""
+    index: str = ""
+    registry: str = ""
+    image_archive: str = ""
+    account: str = "ascend-console"
+    python: str = ""
+
+
+ROUTES, CANN_PLACES, LAYERINGS = ("auto", "venv", "container"), ("own", "shared"), ("empty", "wheels")
+
+
+VERSION = r"[0-9A-Za-z][0-9A-Za-z._-]{0,39}"
+PATH = r"/(?:[A-Za-z0-9_+-][A-Za-z0-9._+-]*/)*[A-Za-z0-9_+-][A-Za-z0-9._+-]*"
+A_PATH = Text("须为绝对路径，不含 ..。", "it is a whole path without “..”.")
+# What each field of Options may be, where it is not empty.
+FORMS: list[tuple[str, str, Text]] = [
+    ("driver", VERSION, Text("须为版本号，例如 25.5.2。", "it is a version such as 25.5.2.")),
+    ("firmware", VERSION, Text("须为版本号，例如 7.8.0.2.212。", "it is a version such as 7.8.0.2.212.")),
+    ("packages", PATH, A_PATH),
+    ("wheelhouse", PATH, A_PATH),
+    ("image_archive", PATH, A_PATH),
+    ("python", rf"{PATH}|[0-9.]{{1,12}}", Text("须为路径或版本。", "it is a path or a version.")),
+    (
+        "index",
+        r"https?://[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[A-Za-z0-9._~/+-]*)?",
+        Text("须为 http(s) 地址，不带密码。", "it is an http(s) address without a password."),
+    ),
+    (
+        "registry",
+        r"[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[a-z0-9._-]+)*",
+        Text("须为镜像仓库，例如 quay.io/ascend。", "it is a registry such as quay.io/ascend."),
+    ),
+    ("account", r"[a-z_][a-z0-9_-]{0,31}", Text("须为账号名。", "it is the name of an account.")),
+]
+
+
+class BadOptions(ValueError):
+    """Options that cannot be; `problems` holds one (name, Text) each."""
+
+    def __init__(self, problems: list[tuple[str, Text]]) -> None:
+        super().__init__("; ".join(f"{name}: {text.en}" for name, text in problems))
+        self.problems = problems
+
+
+def check(options: Options) -> None:
+    """Raises BadOptions naming every field that does not fit."""
+    problems = [
+        (name, text)
+        for name, form, text in FORMS
+        if (value := getattr(options, name)) and not re.fullmatch(form, value, re.ASCII)
+    ]
+    for name, known in (("route", ROUTES), ("cann", CANN_PLACES), ("layering", LAYERINGS)):
+        if getattr(options, name) not in known:
+            words = ", ".join(known)
+            problems.append((name, Text(f"须为其中之一：{words}。", f"it is one of {words}.")))
+    if problems:
+        raise BadOptions(problems)
