@@ -27,8 +27,8 @@ METRICS = tuple(RANGES)
 HEARD = ("live", "maintenance")  # states of a server whose last reading is valid now
 # What the "now" of a server takes from its row: of a thousand of them, every column counts.
 READ = (
-    "name", "display_name", "simulated", "rack", "agent_version", "site", "labels", "quarantine", "draining", "drained_at", "cordons",
-    "maintenance", "last_seen_at", "family",
+    "name", "display_name", "simulated", "rack", "agent_version", "site", "labels", "quarantine", "draining",
+    "drained_at", "cordons", "maintenance", "last_seen_at", "family",
 )  # fmt: skip
 STEPS = 16
 UNKNOWN_STEP = STEPS
