@@ -25,13 +25,15 @@ READY_S = 60.0
 class Part:
     """One process: its name, which is also that of its log, and its argument list.
 
-    With `listens` (host, port) the next parts wait until something listens there. With `may_finish` exit
-    code 0 is its end, not a fault.
+    With `listens` (host, port) the next parts wait until something listens there and, with `greet` (said, answer),
+    answers so: another console's part may have taken the port first. With `may_finish` exit code 0 is its end, not a
+    fault.
     """
 
     name: str
     argv: list[str]
     listens: tuple[str, int] | None = None
+    greet: tuple[str, str] | None = None
     may_finish: bool = False
 
 
@@ -84,15 +86,19 @@ def readiness(part: Part) -> Callable[[], bool] | None:
     if part.listens is None:
         return None
     host, port = part.listens
-    return lambda: is_listening(host, port)
+    said, answer = part.greet or ("", "")
+    return lambda: answers(host, port, said.encode(), answer.encode())
 
 
-def is_listening(host: str, port: int) -> bool:
+def answers(host: str, port: int, said: bytes = b"", answer: bytes = b"") -> bool:
+    """Whether something listens there and, where something is said to it, answers as wanted."""
     try:
-        socket.create_connection((host, port), timeout=1).close()
+        with socket.create_connection((host, port), timeout=1) as connection:
+            connection.settimeout(1)
+            connection.sendall(said)
+            return not answer or connection.recv(len(answer)) == answer
     except OSError:
         return False
-    return True
 
 
 def die_with_make() -> None:

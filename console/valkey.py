@@ -44,6 +44,7 @@ class Bundled:
     port: int
     url: str
     argv: list[str]
+    greet: tuple[str, str]  # what only this Valkey answers so: another console's knows another password
 
 
 def prepare(var: Path, users: Iterable[str], *, servers: int, also_on: str = "") -> Bundled:
@@ -60,7 +61,12 @@ def prepare(var: Path, users: Iterable[str], *, servers: int, also_on: str = "")
     write_private(folder / "valkey.conf", _config(port, folder, servers, also_on))
     url = f"redis://{USER}:{quote(password, safe='')}@127.0.0.1:{port}/0"
     write_private(var / "redis_url", url)
-    return Bundled(port, url, [_binary(), str(folder / "valkey.conf")])
+    return Bundled(port, url, [_binary(), str(folder / "valkey.conf")], (_command("AUTH", USER, password), "+OK"))
+
+
+def _command(*words: str) -> str:
+    """One command as it goes over the wire."""
+    return f"*{len(words)}\r\n" + "".join(f"${len(word.encode())}\r\n{word}\r\n" for word in words)
 
 
 def _config(port: int, folder: Path, servers: int, also_on: str) -> str:

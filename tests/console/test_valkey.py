@@ -1,5 +1,6 @@
 """The bundled Valkey: who may do what in it, and what it leaves on the disk."""
 
+import dataclasses
 import socket
 import stat
 import subprocess
@@ -8,7 +9,7 @@ import time
 import pytest
 import redis
 
-from console import streams, valkey
+from console import parts, streams, valkey
 from console.environment import BadSetting
 
 
@@ -107,3 +108,12 @@ def test_a_taken_redis_port_is_refused_in_a_sentence(tmp_path, monkeypatch):
         monkeypatch.setenv("REDIS_PORT", str(port))
         with pytest.raises(BadSetting, match=f"REDIS_PORT={port} is used by another program"):
             valkey.prepare(tmp_path, [], servers=1)
+
+
+def test_another_consoles_valkey_on_the_same_port_is_not_taken_for_ours(start, tmp_path):
+    bundled, _client = start()
+    other = valkey.prepare(tmp_path / "other", [], servers=3)
+    part = parts.Part("valkey", bundled.argv, listens=("127.0.0.1", bundled.port), greet=bundled.greet)
+    assert parts.readiness(part)()
+    assert not parts.readiness(dataclasses.replace(part, greet=other.greet))()
+    assert not parts.readiness(dataclasses.replace(part, listens=("127.0.0.1", other.port)))()

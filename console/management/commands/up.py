@@ -121,7 +121,7 @@ def make_plan(var: Path, address: str, own: str) -> Plan:
         users = [valkey.user_line(name, rules) for name, rules in enrol.rights().items()]
         bundled = valkey.prepare(var, users, servers=len(demo) + 1, also_on=addresses.valkey_bind())
         url = bundled.url
-        parts.append(Part("valkey", bundled.argv, listens=("127.0.0.1", bundled.port)))
+        parts.append(Part("valkey", bundled.argv, listens=("127.0.0.1", bundled.port), greet=bundled.greet))
         if addresses.has_front():
             parts.append(front(bundled.port))
     enrol.write_configs(local, demo, url)
