@@ -170,7 +170,8 @@ def test_a_server_gets_the_code_for_its_signature_alone(client, fleet):
 
     def ask(body, key=server.key, mac=None):
         sent = {"body": body, "mac": mac or signing.sign(key, body)}
-        return client.post("/join/code", json.dumps(sent), content_type="application/json")
+        english = {"Accept-Language": "en"}
+        return client.post("/join/code", json.dumps(sent), content_type="application/json", headers=english)
 
     good = json.dumps({"op": "code", "server": server.pk, "digest": wanted.digest})
     answer = ask(good)
