@@ -51,7 +51,7 @@ def make(
     Raises NotAllowed, Invalid for a name that cannot be one, Conflict for one that is taken, and for a
     console that other machines cannot or must not reach.
     """
-    _must_administer(by)
+    check_may_administer(by)
     check_reach()
     name = name.strip().lower()
     if not NAME.fullmatch(name):
@@ -112,7 +112,7 @@ def _host(url: str) -> str:
 
 def withdraw(enrolment: Enrolment, *, by: User | None) -> None:
     """End a command that was not used; the row of a server that never joined goes with it."""
-    _must_administer(by)
+    check_may_administer(by)
     server = enrolment.server
     with transaction.atomic():
         Enrolment.objects.filter(pk=enrolment.pk, used_at=None).update(expires_at=timezone.now())
@@ -148,7 +148,7 @@ def under_way(server: Server) -> int:
 
 def leave(server: Server, *, by: User | None) -> None:
     """Take a server's credentials away; its record stays. Raises NotAllowed, Conflict, Unavailable."""
-    _must_administer(by)
+    check_may_administer(by)
     if server.simulated or server.is_local:
         raise Conflict(
             _("%(name)s belongs to this console and cannot leave it.") % {"name": server.name},
@@ -386,7 +386,8 @@ def _signed(server: Server, body: str, mac: str) -> bool:
     return any(signing.is_signed(key, body, mac) for key in keys)
 
 
-def _must_administer(by: User | None) -> None:
+def check_may_administer(by: User | None) -> None:
+    """Raises NotAllowed; None is whoever has the console's own shell."""
     if by is not None and not by.may("administrator"):
         raise NotAllowed(
             _("Only an administrator may let servers join and leave."), _("Ask one to do it."), code="not_allowed"

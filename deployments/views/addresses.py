@@ -12,11 +12,10 @@ from django.views.decorators.http import require_http_methods
 
 from console import addresses as own
 from console.errors import Conflict, ConsoleError
-from console.models import User
 from deployments.models import OrderState
 from deployments.services import repoint
 from deployments.services.versions import Word
-from deployments.views.lookup import is_part
+from deployments.views.lookup import is_part, user_of
 
 WORDS = {
     OrderState.SENT: Word("state-queued", "stale", gettext_lazy("no answer yet")),
@@ -29,7 +28,7 @@ WORDS = {
 @require_http_methods(["GET", "POST"])
 def agent_addresses(request: HttpRequest) -> HttpResponse:
     """The form beside whom it hits; POST sends the order where these are who was shown."""
-    by: User = request.user  # type: ignore[assignment]
+    by = user_of(request)
     repoint.check_may(by)
     given = request.POST if request.method == "POST" else request.GET
     typed = given.get("names", "").replace(",", " ").split()

@@ -17,15 +17,14 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console import addresses
-from console.errors import Conflict, ConsoleError, Invalid, NotAllowed, NotFound
+from console.errors import Conflict, ConsoleError, Invalid, NotFound
 from console.middleware import wants_json
-from console.models import User
 from deployments import join_texts, kinds
 from deployments.agent import root_install
 from deployments.agent.join import ACCOUNT
 from deployments.models import Enrolment, Server
 from deployments.services import bundle, join, join_script, runtimes
-from deployments.views.lookup import is_part
+from deployments.views.lookup import find_server, is_part, user_of
 
 SHOWN = 20
 MAX_BODY = 2000
@@ -162,15 +161,10 @@ def code(request: HttpRequest) -> HttpResponseBase:
 # ---------- for administrators ----------
 
 
-def _must_administer(request: HttpRequest) -> None:
-    if not request.user.may("administrator"):  # type: ignore[union-attr]
-        raise NotAllowed(_("Only an administrator may let servers join and leave."), _("Ask one to do it."))
-
-
 @require_http_methods(["GET", "POST"])
 def join_new(request: HttpRequest) -> HttpResponse:
     """The form, and the commands made last; POST makes one."""
-    _must_administer(request)
+    join.check_may_administer(user_of(request))
     refusal: ConsoleError | None = None
     given = {name: request.POST.get(name, request.GET.get(name, "")) for name in ("name", "rack", "labels")}
     if request.method == "POST":
@@ -201,7 +195,7 @@ def join_new(request: HttpRequest) -> HttpResponse:
 
 def _make(request: HttpRequest, given: dict[str, str]) -> Enrolment:
     labels = _labels(given["labels"])
-    by: User = request.user  # type: ignore[assignment]
+    by = user_of(request)
     enrolment = join.make(given["name"], given["rack"], labels, by=by, root_helper="no_root" not in request.POST)
     enrolment.script_digest = join_script.digest(join_script.script(enrolment))
     enrolment.save(update_fields=["script_digest"])
@@ -252,7 +246,7 @@ def _state(enrolment: Enrolment) -> str:
 @require_GET
 def join_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """One command with its live steps."""
-    _must_administer(request)
+    join.check_may_administer(user_of(request))
     enrolment = _enrolment(pk)
     reached = join.progress(enrolment)
     context = {
@@ -289,16 +283,16 @@ def _enrolment(pk: int) -> Enrolment:
 @require_POST
 def join_copied(request: HttpRequest, pk: int) -> HttpResponse:
     """The command was copied: the first of the live steps."""
-    _must_administer(request)
+    join.check_may_administer(user_of(request))
     join.copied(_enrolment(pk))
     return HttpResponse(status=204)
 
 
 @require_POST
 def join_withdraw(request: HttpRequest, pk: int) -> HttpResponse:
-    _must_administer(request)
+    join.check_may_administer(user_of(request))
     enrolment = _enrolment(pk)
-    join.withdraw(enrolment, by=request.user)  # type: ignore[arg-type]
+    join.withdraw(enrolment, by=user_of(request))
     messages.success(request, _("The command for %(name)s is void.") % {"name": enrolment.server.name})
     return redirect("deployments:join-new")
 
@@ -306,15 +300,11 @@ def join_withdraw(request: HttpRequest, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def server_leave(request: HttpRequest, name: str) -> HttpResponse:
     """GET asks whether it is meant, naming what is hit; POST takes the credentials away."""
-    _must_administer(request)
-    server = Server.objects.filter(name=name).first()
-    if server is None:
-        raise NotFound(
-            _("There is no server called %(name)s.") % {"name": name[:63]}, _("Choose one from the list of servers.")
-        )
+    join.check_may_administer(user_of(request))
+    server = find_server(name)
     if request.method == "GET":
         return render(request, "deployments/server_leave.html", {"server": server, "under_way": join.under_way(server)})
-    join.leave(server, by=request.user)  # type: ignore[arg-type]
+    join.leave(server, by=user_of(request))
     told = _("%(name)s may no longer speak to this console. Its record stays.") % {"name": server.name}
     messages.success(request, told)
     return redirect("deployments:join-new")

@@ -9,27 +9,13 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from console.errors import ConsoleError, NotFound
+from console.errors import ConsoleError
 from console.models import User
 from deployments.models import Server, ServerChange
 from deployments.services import history, inventory, lifecycle, servers, waiting
-from deployments.views.lookup import check_may_operate, is_part
+from deployments.views.lookup import check_may_operate, find_server, is_part, user_of
 
 GONE_SHOWN = 500
-
-
-def find_server(name: str) -> Server:
-    """Raises NotFound."""
-    server = Server.objects.filter(name=name[:63]).first()
-    if server is None:
-        raise NotFound(
-            _("There is no server called %(name)s.") % {"name": name[:63]}, _("Choose one from the list of servers.")
-        )
-    return server
-
-
-def user_of(request: HttpRequest) -> User:
-    return request.user  # type: ignore[return-value]  # LoginRequiredMiddleware lets nobody else in
 
 
 # ---------- edit ----------
