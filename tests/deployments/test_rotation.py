@@ -51,7 +51,7 @@ def agent(tmp_path, valkey, db):
 def started(agent):
     """The agent's link as its process begins: with what its files say now."""
     config = configs.load(agent.config.path)
-    handlers = agent_rotation.Rotation(credentials.Current(config, configs.load), reaches).handlers
+    handlers = agent_rotation.Rotation(configs.Current(config), reaches).handlers
     return Link(config, connect(config), worker_alive=lambda: True, handlers=handlers)
 
 
@@ -237,7 +237,7 @@ def test_one_that_nobody_answers_comes_to_nothing_and_locks_nobody_out(
 
 
 def test_a_password_that_redis_does_not_take_leaves_the_agent_as_it_was(agent):
-    handlers = agent_rotation.Rotation(credentials.Current(agent.config, configs.load), reaches).handlers
+    handlers = agent_rotation.Rotation(configs.Current(agent.config), reaches).handlers
     args = {"key": "6b" * 32, "password": "not-known-to-this-redis", "from": "x"}
     with pytest.raises(CannotObey, match="does not take"):
         handlers["rotate"](args)
