@@ -206,7 +206,7 @@ def test_a_new_ingest_tells_the_last_line_that_its_predecessor_stored_but_did_no
     before.turn()
     before.ingest._release()
     after = Turns(valkey.url)
-    after.ingest._seed_heads()
+    after.ingest.heads.seed()
     after.turn()
     told = [json.loads(m["data"]) for m in iter(lambda: listener.get_message(timeout=0.5), None)]
     assert {"seq": 1, "type": "head", "data": {"attempt": attempt.pk}} in told
