@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from console import untrusted
 from console.errors import Invalid
+from console.names import is_address
 from deployments.models import Enrolment, Server
 from deployments.services import join
 
@@ -183,7 +184,7 @@ def _wrong(line: Line, cells: dict[str, str]) -> Iterator[str]:
 
 
 def _is_host(host: str) -> bool:
-    return _is_address(host) or (bool(HOST_NAME.fullmatch(host)) and not re.fullmatch(r"[0-9.]+", host))
+    return is_address(host) or (bool(HOST_NAME.fullmatch(host)) and not re.fullmatch(r"[0-9.]+", host))
 
 
 def default_name(host: str) -> str:
@@ -222,7 +223,7 @@ def _against_servers(lines: list[Line]) -> list[Line]:
     known = {server.name: server for server in Server.objects.filter(name__in={line.name for line in lines})}
     used = Enrolment.objects.exclude(used_at=None)
     joined = set(used.filter(server__in=known.values()).values_list("server__name", flat=True))
-    addresses = dict(used.filter(address__in=[line.host for line in lines if _is_address(line.host)])
+    addresses = dict(used.filter(address__in=[line.host for line in lines if is_address(line.host)])
                      .values_list("address", "server__name"))  # fmt: skip
     checked = []
     for line in lines:
@@ -238,14 +239,6 @@ def _against_servers(lines: list[Line]) -> list[Line]:
             line = replace(line, notes=(*line.notes, note))
         checked.append(line)
     return checked
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _against_each_other(lines: list[Line]) -> list[Line]:

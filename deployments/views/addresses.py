@@ -12,16 +12,16 @@ from django.views.decorators.http import require_http_methods
 
 from console import addresses as own
 from console.errors import Conflict, ConsoleError
+from deployments.looks import Look
 from deployments.models import OrderState
 from deployments.services import repoint
-from deployments.services.versions import Word
 from deployments.views.lookup import is_part, user_of
 
 WORDS = {
-    OrderState.SENT: Word("state-queued", "stale", gettext_lazy("no answer yet")),
-    OrderState.DONE: Word("state-ok", "ok", gettext_lazy("has gone there")),
-    OrderState.FAILED: Word("state-critical", "critical", gettext_lazy("stays where it was")),
-    OrderState.EXPIRED: Word("state-stale", "stale", gettext_lazy("expired")),
+    OrderState.SENT: Look("state-queued", "stale", gettext_lazy("no answer yet")),
+    OrderState.DONE: Look("state-ok", "ok", gettext_lazy("has gone there")),
+    OrderState.FAILED: Look("state-critical", "critical", gettext_lazy("stays where it was")),
+    OrderState.EXPIRED: Look("state-stale", "stale", gettext_lazy("expired")),
 }
 
 
