@@ -1,9 +1,7 @@
 """Other servers join by a one-time command, get credentials of their own, and leave."""
 
-import json
 import re
 import secrets
-import time
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,18 +17,16 @@ from console import addresses, audit, streams
 from console.errors import Conflict, ConsoleError, Invalid, NotAllowed, NotFound, Unavailable
 from console.models import User
 from console.redis import client
-from deployments.agent import signing
 from deployments.models import Enrolment, Job, Rotation, Server
 from deployments.models.fleet import new_key
 from deployments.models.job import UNDER_WAY
-from deployments.services import bundle, clones, enrol, history, join_news, lifecycle
+from deployments.services import clones, enrol, history, join_news, lifecycle
 
 VALID = timedelta(hours=1)
 MAX_PROBLEMS = 20
 MAX_DETAIL = 300
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
 RESERVED = ("join", "agents", "keys", "gone", "edit")  # /servers/join/ is a page
-LEAVE_VALID_S = 600
 
 
 # ---------- what an administrator does ----------
@@ -324,66 +320,6 @@ def _has_read(enrolment: Enrolment) -> bool:
         return last_entry(enrolment.server) != str(enrolment.steps.get("stream", "0-0"))
     except redis.RedisError:
         return False
-
-
-def left(body: str, mac: str) -> Server:
-    """A server says itself that it leaves: {"op": "leave", "server": id, "t": epoch}, signed with its key.
-
-    Raises NotAllowed for what it did not sign, or not just now.
-    """
-    refusal = NotAllowed(
-        _("This server's goodbye does not bear its signature."),
-        _("Let it leave on the console's page “Join a server”."),
-        code="bad_signature",
-    )
-    try:
-        told = json.loads(body)
-        server = Server.objects.filter(pk=int(told["server"])).first()
-        fresh = told["op"] == "leave" and abs(time.time() - float(told["t"])) < LEAVE_VALID_S
-    except (ValueError, TypeError, KeyError, OverflowError):
-        raise refusal from None
-    if server is None or not fresh or not mac.isascii() or not _signed(server, body, mac):
-        raise refusal
-    if server.leaving_at:  # it was asked to
-        with transaction.atomic():
-            lifecycle.goodbye(server)
-            lifecycle.finish(server)
-        return server
-    leave(server, by=None)
-    return server
-
-
-def asks_for_code(body: str, mac: str) -> bundle.Bundle:
-    """The agent's bundle for a server that asks: {"op": "code", "server": id, "digest": …}, signed with its key.
-
-    No time stands in it, since the server's clock may be off: who repeats it gets the agent's code, which is no
-    secret. Raises NotAllowed, and Conflict where the console has another one by now.
-    """
-    refusal = NotAllowed(
-        _("This server's question does not bear its signature."), _("Let it join again."), code="bad_signature"
-    )
-    try:
-        told = json.loads(body)
-        server = Server.objects.filter(pk=int(told["server"])).first()
-        digest = str(told["digest"]) if told["op"] == "code" else ""
-    except (ValueError, TypeError, KeyError, OverflowError):
-        raise refusal from None
-    if server is None or not digest or not mac.isascii() or not _signed(server, body, mac):
-        raise refusal
-    own = bundle.agent()
-    if digest != own.digest:
-        raise Conflict(
-            _("The console has another version of the agent by now."),
-            _("Start a new upgrade on the page “Agents”."),
-            code="other_code",
-        )
-    return own
-
-
-def _signed(server: Server, body: str, mac: str) -> bool:
-    """By the key that the server has; while its keys change, it may have the new one already."""
-    keys = [server.key, *Rotation.objects.filter(server=server).values_list("key", flat=True)]
-    return any(signing.is_signed(key, body, mac) for key in keys)
 
 
 def check_may_administer(by: User | None) -> None:

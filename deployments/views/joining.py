@@ -23,7 +23,7 @@ from deployments import join_texts, kinds
 from deployments.agent import root_install
 from deployments.agent.join import ACCOUNT
 from deployments.models import Enrolment, Server
-from deployments.services import bundle, join, join_script, runtimes
+from deployments.services import bundle, join, join_script, runtimes, signed_calls
 from deployments.views.lookup import find_server, is_part, user_of
 
 SHOWN = 20
@@ -135,7 +135,7 @@ def left(request: HttpRequest) -> HttpResponseBase:
     """A server's signed goodbye: {"body", "mac"}."""
     try:
         told = json.loads(request.body[:MAX_BODY])
-        join.left(str(told["body"]), str(told["mac"]))
+        signed_calls.leave(str(told["body"]), str(told["mac"]))
     except ConsoleError as error:
         return _plain(f"{error.what} {error.do}\n", error.status)
     except (ValueError, TypeError, KeyError):
@@ -150,7 +150,7 @@ def code(request: HttpRequest) -> HttpResponseBase:
     """The agent's bundle for a server that is to be upgraded, and asks with its signature: {"body", "mac"}."""
     try:
         told = json.loads(request.body[:MAX_BODY])
-        found = join.asks_for_code(str(told["body"]), str(told["mac"]))
+        found = signed_calls.code(str(told["body"]), str(told["mac"]))
     except ConsoleError as error:
         return _plain(f"{error.what} {error.do}\n", error.status)
     except (ValueError, TypeError, KeyError):

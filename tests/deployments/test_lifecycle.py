@@ -15,7 +15,7 @@ from deployments.agent import install, signing
 from deployments.agent.dispatch import Dispatcher
 from deployments.demo.__main__ import Loop
 from deployments.models import Enrolment, Job, Server
-from deployments.services import enrol, history, jobs, join, lifecycle, selection, servers
+from deployments.services import enrol, history, jobs, join, lifecycle, selection, servers, signed_calls
 from monitoring.services import live_state
 from tests.deployments.agent_bench import AgentServer
 from tests.deployments.handed import finish, kinds_of_tests  # noqa: F401
@@ -133,7 +133,7 @@ def test_an_agent_that_can_is_asked_to_go_and_its_goodbye_ends_it(server, grante
     assert valkey.client().llen(f"{streams.rq_prefix(server.pk)}:queue:jobs") == 1
     assert lifecycle.finish_leaving() == []
     body = json.dumps({"op": "leave", "server": server.pk, "t": time.time()})
-    join.left(body, signing.sign(server.key, body))
+    signed_calls.leave(body, signing.sign(server.key, body))
     assert Server.objects.get().is_gone
     assert ("agent_removed", None, "removed", "") in told(server)
 
