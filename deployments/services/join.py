@@ -23,7 +23,7 @@ from deployments.agent import signing
 from deployments.models import Enrolment, Job, Rotation, Server
 from deployments.models.fleet import new_key
 from deployments.models.job import UNDER_WAY
-from deployments.services import bundle, clones, enrol, history, join_news, lifecycle
+from deployments.services import bundle, clones, enrol, history, inventory, join_news, lifecycle
 
 VALID = timedelta(hours=1)
 MAX_PROBLEMS = 20
@@ -65,14 +65,12 @@ def make(
             _("“%(name)s” is an address of the console itself.") % {"name": name}, _("Choose another name."),
             code="name_taken",
         )  # fmt: skip
-    if len(rack) > 63:
-        raise Invalid(_("The rack's name is longer than 63 characters."), _("Shorten it."), code="bad_rack")
+    others = {key: value for key, value in (labels or {}).items() if key != "site"}
+    said = inventory.clean({"rack": rack, "site": (labels or {}).get("site", ""), "labels": others})
     with transaction.atomic():
         server = Server.objects.select_for_update().filter(name=name).first()
         if server is None:
-            others = {key: value for key, value in (labels or {}).items() if key != "site"}
-            site = (labels or {}).get("site", "")[:63]
-            server = Server.objects.create(name=name, rack=rack.strip(), site=site, labels=others)
+            server = Server.objects.create(name=name, **said)
             history.record(server, "server", None, "made", by=by)
         elif server.simulated or server.is_local:
             raise Conflict(
@@ -340,7 +338,7 @@ def left(body: str, mac: str) -> Server:
         told = json.loads(body)
         server = Server.objects.filter(pk=int(told["server"])).first()
         fresh = told["op"] == "leave" and abs(time.time() - float(told["t"])) < LEAVE_VALID_S
-    except (ValueError, TypeError, KeyError, OverflowError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise refusal from None
     if server is None or not fresh or not mac.isascii() or not _signed(server, body, mac):
         raise refusal
@@ -366,7 +364,7 @@ def asks_for_code(body: str, mac: str) -> bundle.Bundle:
         told = json.loads(body)
         server = Server.objects.filter(pk=int(told["server"])).first()
         digest = str(told["digest"]) if told["op"] == "code" else ""
-    except (ValueError, TypeError, KeyError, OverflowError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise refusal from None
     if server is None or not digest or not mac.isascii() or not _signed(server, body, mac):
         raise refusal
