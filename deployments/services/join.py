@@ -23,7 +23,7 @@ from deployments.agent import signing
 from deployments.models import Enrolment, Job, Rotation, Server
 from deployments.models.fleet import new_key
 from deployments.models.job import UNDER_WAY
-from deployments.services import bundle, clones, enrol, history, inventory, join_news, lifecycle
+from deployments.services import bundle, clones, enrol, history, inventory, join_news, lifecycle, orders
 
 VALID = timedelta(hours=1)
 MAX_PROBLEMS = 20
@@ -165,6 +165,7 @@ def leave(server: Server, *, by: User | None) -> None:
             clones.end(server.pk)
             connection = client()
             Rotation.objects.filter(server=server).delete()
+            orders.drop(server)
             enrol.hang_up(connection, server)
             enrol.forget(connection, server.pk)
             enrol.save_users(connection)
