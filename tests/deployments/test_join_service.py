@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import shlex
 import subprocess
 import tarfile
@@ -121,6 +122,19 @@ def test_a_forged_token_is_answered_in_plain_words(client, db):
     for path in ("", "/agent.tar.gz", "/state", "/runtime/x86_64"):
         answer = client.get(f"/join/nobody-knows-this{path}")
         assert (answer.status_code, answer["Content-Type"]) == (404, "text/plain; charset=utf-8")
+
+
+def test_no_log_tells_a_token(administrator, client, valkey):
+    """Django's own lines name the address of what was refused; whoever reads them could join in its stead."""
+    token = made(administrator).token
+    handler = next(one for one in logging.getLogger().handlers if type(one) is logging.StreamHandler)
+    before = handler.setStream(log := io.StringIO())
+    try:
+        assert client.get(f"/join/{token}/config").status_code == 405
+        assert client.get(f"/join/{token}/runtime/x86_64").status_code == 404
+    finally:
+        handler.setStream(before)
+    assert "/config" in log.getvalue() and token not in log.getvalue()
 
 
 def test_credentials_are_handed_out_once(administrator, client, valkey):
