@@ -1,7 +1,7 @@
 """A bound on what any request may hold. Django writes a body of any length to the disk before it asks who sends it."""
 
 import io
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from django.core.handlers.asgi import ASGIRequest
@@ -12,7 +12,7 @@ from console.answers import Answer
 from console.failures import too_large
 from console.middleware import wants_json
 
-Message = MutableMapping[str, Any]
+Message = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Any, Receive, Send], Awaitable[None]]
