@@ -63,6 +63,12 @@ def _order(entry_id: str) -> tuple[int, int]:
     return int(milliseconds), int(sequence or 0)
 
 
+def is_place(entry_id: bytes) -> bool:
+    """Whether Redis itself may have given this id: its clock is in this age, and one can be added to its number."""
+    milliseconds, sequence = _order(entry_id.decode())
+    return milliseconds < 2**48 and sequence < 2**63
+
+
 def after(entry_id: str) -> str:
     """The first id that may stand behind it."""
     milliseconds, _, sequence = entry_id.partition("-")

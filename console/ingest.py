@@ -208,7 +208,17 @@ class Ingest:
             if not self._remove_what_is_no_stream(cursors):
                 raise
             answer = []
-        return list(answer.items()) if isinstance(answer, dict) else answer
+        found = list(answer.items()) if isinstance(answer, dict) else answer
+        return [(key, entries) for key, entries in found if self._has_places(key, entries)]
+
+    def _has_places(self, key: bytes, entries: Iterable[tuple[bytes, Any]]) -> bool:
+        """False where a server has named a place after which none comes; then its stream goes, and it is off."""
+        if all(map(incoming.is_place, (entry_id for entry_id, _fields in entries))):
+            return True
+        self.redis.unlink(key)
+        why = Text("它在自己的数据流中写了不可能的编号", "it wrote impossible ids into its stream")
+        self.quota.report(incoming.server_of(key), why)
+        return False
 
     def _remove_what_is_no_stream(self, keys: Iterable[str]) -> bool:
         """One server that writes something else where its stream should be would keep us from all of them."""

@@ -170,6 +170,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": LOG_LINE, "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"quiet": {"()": "console.quiet.WithoutTokens"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["quiet"]}},
     "root": {"handlers": ["console"], "level": env.one_of("LOG_LEVEL", "INFO", ["DEBUG", "INFO", "WARNING", "ERROR"])},
 }

@@ -12,7 +12,7 @@ from console import untrusted
 from console.errors import Invalid
 from console.names import is_address
 from deployments.models import Enrolment, Server
-from deployments.services import join
+from deployments.services import inventory, join
 
 MOST_LINES = 1000
 MOST_CHARACTERS = 500_000
@@ -177,8 +177,10 @@ def _wrong(line: Line, cells: dict[str, str]) -> Iterator[str]:
         yield _("“%(name)s” cannot be the name of a server: a–z, 0–9, “-”, “_”.") % {"name": line.name}
     elif line.name in join.RESERVED:
         yield _("“%(name)s” is an address of the console itself.") % {"name": line.name}
-    if len(cells.get("rack", "")) > 63:
-        yield _("The rack's name is longer than 63 characters.")
+    try:
+        inventory.clean({column: cells.get(column, "") for column in ("rack", "site")})
+    except Invalid as error:
+        yield error.what
     if line.prefix and not PREFIX.fullmatch(line.prefix):
         yield _("The folder must be an absolute path of letters, digits and . _ / - only.")
 
@@ -208,14 +210,23 @@ def labels(cells: dict[str, str], problems: list[str]) -> dict[str, str]:
     """{"env": "prod"} of "env=prod;team=nlp"; the site is a label, too."""
     found = {}
     for word in re.split(r"[;；,\s]+", cells.get("labels", "")):
-        name, equals, value = word.partition("=")
-        if word and (not equals or not name or not value or len(word) > 100):
+        name, _equals, value = word.partition("=")
+        if word and not _is_label(name, value):
             problems.append(_("“%(word)s” is no label: write name=value;name=value.") % {"word": word[:60]})
         elif word:
             found[name] = value
+    if len(found) > inventory.MOST_LABELS:
+        problems.append(_("A server has at most %(most)s labels.") % {"most": inventory.MOST_LABELS})
     if cells.get("site"):
         found["site"] = cells["site"][:63]
     return found
+
+
+def _is_label(name: str, value: str) -> bool:
+    try:
+        return bool(inventory.clean_labels({name: value}))
+    except Invalid:
+        return False
 
 
 def _against_servers(lines: list[Line]) -> list[Line]:

@@ -20,7 +20,7 @@ from console.redis import client
 from deployments.models import Enrolment, Job, Rotation, Server
 from deployments.models.fleet import new_key
 from deployments.models.job import UNDER_WAY
-from deployments.services import clones, enrol, history, join_news, lifecycle
+from deployments.services import clones, enrol, history, inventory, join_news, lifecycle, orders
 
 VALID = timedelta(hours=1)
 MAX_PROBLEMS = 20
@@ -61,14 +61,12 @@ def make(
             _("“%(name)s” is an address of the console itself.") % {"name": name}, _("Choose another name."),
             code="name_taken",
         )  # fmt: skip
-    if len(rack) > 63:
-        raise Invalid(_("The rack's name is longer than 63 characters."), _("Shorten it."), code="bad_rack")
+    others = {key: value for key, value in (labels or {}).items() if key != "site"}
+    said = inventory.clean({"rack": rack, "site": (labels or {}).get("site", ""), "labels": others})
     with transaction.atomic():
         server = Server.objects.select_for_update().filter(name=name).first()
         if server is None:
-            others = {key: value for key, value in (labels or {}).items() if key != "site"}
-            site = (labels or {}).get("site", "")[:63]
-            server = Server.objects.create(name=name, rack=rack.strip(), site=site, labels=others)
+            server = Server.objects.create(name=name, **said)
             history.record(server, "server", None, "made", by=by)
         elif server.simulated or server.is_local:
             raise Conflict(
@@ -163,6 +161,7 @@ def leave(server: Server, *, by: User | None) -> None:
             clones.end(server.pk)
             connection = client()
             Rotation.objects.filter(server=server).delete()
+            orders.drop(server)
             enrol.hang_up(connection, server)
             enrol.forget(connection, server.pk)
             enrol.save_users(connection)

@@ -26,7 +26,7 @@ from deployments import queues
 from deployments.agent import credentials
 from deployments.agent.credentials import Pair
 from deployments.models import Order, OrderState, Phase, Rotation, Server
-from deployments.services import enrol, orders
+from deployments.services import enrol, jobs, orders
 from deployments.steps import Text
 
 log = logging.getLogger(__name__)
@@ -90,6 +90,7 @@ def check_can(server: Server) -> None:
             _("Choose real servers."),
             code="simulated",
         )
+    jobs.check_present(server)
     if server.last_seen_at is None or server.is_offline:
         raise Conflict(
             _("%(name)s is silent, so its keys cannot be changed.") % {"name": server.name},

@@ -65,7 +65,7 @@ def _read(body: str, mac: str, op: str, refusal: NotAllowed) -> tuple[Server, di
     try:
         told = json.loads(body)
         server = Server.objects.filter(pk=int(told["server"])).first() if told["op"] == op else None
-    except (ValueError, TypeError, KeyError, OverflowError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise refusal from None
     if server is None or not mac.isascii() or not _is_signed(server, body, mac):
         raise refusal

@@ -17,13 +17,13 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console import addresses
-from console.errors import Conflict, ConsoleError, Invalid, NotFound
+from console.errors import Conflict, ConsoleError, NotFound
 from console.middleware import wants_json
 from deployments import join_texts, kinds
 from deployments.agent import root_install
 from deployments.agent.join import ACCOUNT
 from deployments.models import Enrolment, Server
-from deployments.services import bundle, join, join_script, runtimes, signed_calls
+from deployments.services import bundle, inventory, join, join_script, runtimes, signed_calls
 from deployments.views.lookup import find_server, is_part, user_of
 
 SHOWN = 20
@@ -138,7 +138,7 @@ def left(request: HttpRequest) -> HttpResponseBase:
         signed_calls.leave(str(told["body"]), str(told["mac"]))
     except ConsoleError as error:
         return _plain(f"{error.what} {error.do}\n", error.status)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return _plain("", 400)
     return _plain("")
 
@@ -153,7 +153,7 @@ def code(request: HttpRequest) -> HttpResponseBase:
         found = signed_calls.code(str(told["body"]), str(told["mac"]))
     except ConsoleError as error:
         return _plain(f"{error.what} {error.do}\n", error.status)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return _plain("", 400)
     return HttpResponse(found.data, content_type="application/gzip")
 
@@ -194,27 +194,12 @@ def join_new(request: HttpRequest) -> HttpResponse:
 
 
 def _make(request: HttpRequest, given: dict[str, str]) -> Enrolment:
-    labels = _labels(given["labels"])
+    labels = inventory.read_labels(given["labels"])
     by = user_of(request)
     enrolment = join.make(given["name"], given["rack"], labels, by=by, root_helper="no_root" not in request.POST)
     enrolment.script_digest = join_script.digest(join_script.script(enrolment))
     enrolment.save(update_fields=["script_digest"])
     return enrolment
-
-
-def _labels(text: str) -> dict[str, str]:
-    """{"env": "prod"} of "env=prod, team=nlp". Raises Invalid."""
-    labels = {}
-    for word in text.replace(",", " ").split():
-        name, equals, value = word.partition("=")
-        if not equals or not name or not value or len(word) > 100:
-            raise Invalid(
-                _("“%(word)s” is no label.") % {"word": word[:60]},
-                _("Write labels as name=value, with blanks or commas between them."),
-                code="bad_label",
-            )
-        labels[name] = value
-    return labels
 
 
 def _machines() -> list[tuple[str, runtimes.Runtime | None]]:

@@ -99,7 +99,8 @@ def server_history(request: HttpRequest, name: str) -> HttpResponse:
     """?before= is the id that the page before ended with."""
     server = find_server(name)
     before = request.GET.get("before", "")
-    rows, following = history.page(server, int(before) if before.isascii() and before[:18].isdigit() else None)
+    known = before.isascii() and before.isdigit() and len(before) < 19
+    rows, following = history.page(server, int(before) if known else None)
     context = {
         "server": server,
         "rows": [change_row(row) for row in rows],

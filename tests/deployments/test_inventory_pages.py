@@ -45,6 +45,12 @@ def page(client, path, status=200, **sent):
     return answer.content.decode()
 
 
+@pytest.mark.parametrize("before", ["1" * 19 + "x", "9" * 5000, "²"])
+def test_a_page_of_the_history_that_there_is_not_is_the_first(client, viewer, kp, before):
+    client.force_login(viewer)
+    assert client.get(f"/servers/kp-01/history?before={before}").status_code == 200
+
+
 GETS = ("edit", "history", "drain", f"cordon?bus_id={BUS}", "maintenance", "decommission", "facts")
 
 

@@ -172,6 +172,7 @@ def test_rqs_own_pages_are_for_administrators(as_role, redis_client, role, statu
     for path in ("", "stats.json", "queues/0/", "queues/0/failed/", f"queues/0/{job.id}/", "workers/0/"):
         assert client.get(f"/administration/rq/{path}").status_code == status, path
     if status == 200:
+        assert client.get("/administration/rq/queues/9/").status_code == 404
         assert fail_once.__name__ in client.get("/administration/rq/queues/0/").content.decode()
         client.post(f"/administration/rq/queues/0/{job.id}/delete/", {"post": "yes"})
         assert not redis_client.exists(f"rq:job:{job.id}")
