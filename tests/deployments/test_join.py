@@ -91,6 +91,15 @@ def test_the_pasted_command_brings_a_server_online_that_works_repairs_and_leaves
     config = json.loads(before)
     with pytest.raises(redis.AuthenticationError):
         redis.Redis.from_url(config["redis_url"]).ping()
+    # Its page says so until it joins again, and the history has both.
+    page = "/servers/kp-07/"
+    assert "has left the console" in browser.get(page)
+    _page, command = browser.command("kp-07")
+    assert host.run(command).returncode == 0
+    assert "has left the console" not in browser.get(page)
+    changes = console.call(f"{page}history", console.token())["changes"]
+    assert [row["after"] for row in changes if row["field"] == "server"][:2] == ["rejoined", "left"]
+    assert host.ctl("leave").returncode == 0
 
 
 def test_the_console_decommissions_a_server_whose_agent_removes_itself(console, browser, host):
