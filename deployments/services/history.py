@@ -103,9 +103,9 @@ def record(server: Server, field: str, before: Any, after: Any, **more: Any) -> 
 
 
 def has_left(server: Server) -> bool:
-    """True where the last that became of it is that it left; it can join again."""
-    last = ServerChange.objects.filter(server=server, field="server").order_by("-pk").first()
-    return last is not None and last.after == "left"
+    """True where the last that became of it is that its credentials ended; a new command brings new ones."""
+    last = ServerChange.objects.filter(server=server, field__in=("server", "credentials")).order_by("-pk").first()
+    return last is not None and last.field == "credentials" and last.after == "revoked"
 
 
 def _short(value: Any) -> Any:

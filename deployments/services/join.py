@@ -258,11 +258,11 @@ def config(enrolment: Enrolment) -> dict[str, Any]:
                     code="enrolment_used",
                 )
             server = rotate(Server.objects.select_for_update().get(pk=enrolment.server_id))
-            history.record(server, "credentials", None, "issued", by=enrolment.made_by)
             if server.is_gone:
                 lifecycle.return_row(server, by=enrolment.made_by)
             elif history.has_left(server):
                 history.record(server, "server", "left", "rejoined", by=enrolment.made_by)
+            history.record(server, "credentials", None, "issued", by=enrolment.made_by)
             clones.end(server.pk)  # whoever had the old credentials is out
             enrolment.used_at = timezone.now()
             enrolment.steps["stream"] = last_entry(server)
