@@ -195,6 +195,7 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
         "drain": switches.drain_word(server),
         "busy": len(switches.busy_jobs(server)) if server.draining and not server.drained_at else 0,
         "is_gone": server.is_gone,
+        "has_left": not server.is_gone and history_of.has_left(server),
         "host": server_page.host_figures(now["host"]),
         "matrix": link_matrix.matrix(server.facts.get("topology")),
         "agent_look": agent.look if agent and agent.state != "unknown" else None,

@@ -126,7 +126,8 @@ def rotate(server: Server) -> Server:
     if not under_way(server):
         server.key = new_key()
     server.cut_off_at = server.cut_off_reason = None
-    server.save(update_fields=["redis_password", "key", "cut_off_at", "cut_off_reason"])
+    server.keys_changed_at = timezone.now()
+    server.save(update_fields=["redis_password", "key", "cut_off_at", "cut_off_reason", "keys_changed_at"])
     Rotation.objects.filter(server=server).delete()
     server.refresh_from_db()
     connection = client()
@@ -252,9 +253,11 @@ def config(enrolment: Enrolment) -> dict[str, Any]:
                     code="enrolment_used",
                 )
             server = rotate(Server.objects.select_for_update().get(pk=enrolment.server_id))
-            history.record(server, "credentials", None, "rotated", by=enrolment.made_by)
             if server.is_gone:
                 lifecycle.return_row(server, by=enrolment.made_by)
+            elif history.has_left(server):
+                history.record(server, "server", "left", "rejoined", by=enrolment.made_by)
+            history.record(server, "credentials", None, "issued", by=enrolment.made_by)
             clones.end(server.pk)  # whoever had the old credentials is out
             enrolment.used_at = timezone.now()
             enrolment.steps["stream"] = last_entry(server)

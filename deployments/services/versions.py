@@ -86,8 +86,8 @@ class Row(NamedTuple):
 
 
 def rows(wanted: Target) -> list[Row]:
-    """All servers by name, real ones first. One query."""
-    found = Server.objects.order_by("simulated", "name").defer("facts", "key", "redis_password")
+    """All servers of the fleet by name, real ones first. One query."""
+    found = Server.objects.present().order_by("simulated", "name").defer("facts", "key", "redis_password")
     return [Row(server, state := state_of(server, wanted), STATES[state]) for server in found]
 
 

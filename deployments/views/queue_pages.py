@@ -64,7 +64,7 @@ def key_list(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         _change_many(request, user)
         return redirect("deployments:key-list")
-    rows = Server.objects.filter(simulated=False).defer("facts").select_related("rotation").order_by("name")
+    rows = Server.objects.present().filter(simulated=False).defer("facts").select_related("rotation").order_by("name")
     return render(request, "deployments/key_list.html", {"servers": rows})
 
 

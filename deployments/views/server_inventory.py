@@ -151,6 +151,8 @@ def server_drain(request: HttpRequest, name: str) -> HttpResponse:
 def npu_cordon(request: HttpRequest, name: str) -> HttpResponse:
     """GET asks for the reason, ?bus_id= naming the NPU; POST cordons it."""
     bus_id = request.POST.get("bus_id", request.GET.get("bus_id", ""))[:40]
+    if not bus_id:  # its page has the NPUs to choose from
+        return redirect("monitoring:server-detail", name=find_server(name).name)
 
     def act(server: Server, *, by: User, reason: str, ticket: str) -> Server:
         return servers.cordon(server, bus_id, by=by, reason=reason, ticket=ticket)

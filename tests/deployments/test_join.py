@@ -22,7 +22,7 @@ import redis
 from tests import netns
 from tests.conftest import free_port
 from tests.deployments import network
-from tests.deployments.joining import Browser, Host
+from tests.deployments.joining import PATHS, Browser, Host
 from tests.waiting import until
 from tests.whole import Whole
 
@@ -85,6 +85,15 @@ def test_the_pasted_command_brings_a_server_online_that_works_repairs_and_leaves
     config = json.loads(before)
     with pytest.raises(redis.AuthenticationError):
         redis.Redis.from_url(config["redis_url"]).ping()
+    # Its page says so until it joins again, and the history has both.
+    page = "/servers/kp-07/"
+    assert "has left the console" in browser.get(page)
+    _page, command = browser.command("kp-07")
+    assert host.run(command).returncode == 0
+    assert "has left the console" not in browser.get(page)
+    changes = console.call(f"{page}history", console.token())["changes"]
+    assert [row["after"] for row in changes if row["field"] == "server"][:2] == ["rejoined", "left"]
+    assert host.ctl("leave").returncode == 0
 
 
 def test_the_console_decommissions_a_server_whose_agent_removes_itself(console, browser, host):
@@ -386,6 +395,35 @@ def test_over_tls_only_the_consoles_own_key_gets_the_token(tmp_path, host):
         assert "has joined" not in refused.stdout
     finally:
         whole.stop()
+
+
+SCRIPT = Path(__file__).resolve().parents[2] / "deployments/join/join.sh"
+VALUES = "TOKEN=; PIN=; RUNTIME_x86_64=; RUNTIME_aarch64=; CONSOLE=http://127.0.0.1:9"
+SEARCH = SCRIPT.read_text().rpartition("\nmain")[0] + f'\n{VALUES}\nfind_python\necho "$python"\n'
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_python_that_only_root_can_run_is_passed_over(tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("id", "uname"):
+        (tools / tool).symlink_to(shutil.which(tool, path=PATHS))
+    tmp_path.chmod(0o700)
+    own = tmp_path / "python3.13"  # first in PATH, as root's pyenv or conda is
+    shutil.copy(Path("/usr/bin/python3").resolve(), own)
+
+    def search(script=SEARCH, **env):
+        env = {"PATH": f"{tmp_path}:{PATHS}", "HOME": str(tmp_path), "LANG": "C", **env}
+        return subprocess.run(["/bin/sh", "-c", script], env=env, capture_output=True, text=True)
+
+    assert search().stdout.startswith("/usr/")
+    # Where the agent will run as its owner it serves.
+    assert search(AGENT_USER="root").stdout == f"{own}\n"
+    # Where there is no other, the sentence names it.
+    alone = SEARCH.replace("/usr/", "/none/").replace("/opt/", "/none/")
+    stopped = search(alone, PATH=f"{tmp_path}:{tools}")
+    assert stopped.returncode == 1
+    assert f"{own} is for root only" in stopped.stderr
 
 
 @pytest.fixture

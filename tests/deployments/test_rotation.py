@@ -22,7 +22,7 @@ from deployments.agent import credentials, dispatch
 from deployments.agent import rotation as agent_rotation
 from deployments.agent.link import Link, connect, reaches
 from deployments.agent.orders import CannotObey
-from deployments.models import Attempt, Job, JobState, Order, Phase, Rotation, Server
+from deployments.models import Attempt, Job, JobState, Order, Phase, Rotation, Server, ServerChange
 from deployments.services import enrol, orders, rotation
 from tests.deployments.agent_bench import KEY, AgentServer
 from tests.waiting import until
@@ -106,6 +106,8 @@ def test_both_sides_end_with_the_new_keys_only(agent, console, administrator, dj
     verbs = LogEntry.objects.filter(additional_data__verb__startswith="server.keys").order_by("pk")
     assert [entry.additional_data["verb"] for entry in verbs] == ["server.keys_asked", "server.keys_changed"]
     assert agent.row.keys_changed_at
+    changed = ServerChange.objects.get()
+    assert (changed.field, changed.after, changed.by_name) == ("credentials", "rotated", administrator.username)
 
 
 class Cut(BaseException):
