@@ -196,7 +196,7 @@ def test_a_server_that_is_gone_joins_again_by_a_command(server, granted, setting
     assert Server.objects.get().is_gone, "not before it is back"
     join.config(enrolment)
     assert not Server.objects.get().is_gone
-    assert told(server)[0] == ("server", "decommissioned", "rejoined", "root")
+    assert told(server)[1] == ("server", "decommissioned", "rejoined", "root")
 
 
 def test_a_simulated_server_falls_silent_and_comes_back(valkey, var, administrator):
