@@ -10,6 +10,7 @@ from asgiref.sync import sync_to_async
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.http.request import RawPostDataException
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
@@ -17,7 +18,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console import addresses
-from console.errors import Conflict, ConsoleError, NotFound
+from console.errors import Conflict, ConsoleError, Invalid, NotFound
 from console.middleware import wants_json
 from deployments import join_texts, kinds
 from deployments.agent import root_install
@@ -55,6 +56,14 @@ def by_token(view: View) -> View:
 
 def _plain(text: str, status: int = 200) -> HttpResponse:
     return HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
+
+
+def _body(request: HttpRequest) -> bytes:
+    """The beginning of what was sent. Raises Invalid for a form, which has been read as one already."""
+    try:
+        return request.body[:MAX_BODY]
+    except RawPostDataException:
+        raise Invalid(_("The request could not be understood."), _("Go back and try again."), status=400) from None
 
 
 @by_token
@@ -123,7 +132,7 @@ def state(request: HttpRequest, enrolment: Enrolment) -> HttpResponseBase:
 def problem(request: HttpRequest, enrolment: Enrolment) -> HttpResponseBase:
     """What stopped the script: "<code> <detail>"."""
     join.check_open(enrolment)
-    code, _blank, detail = request.body[:MAX_BODY].decode(errors="replace").partition(" ")
+    code, _blank, detail = _body(request).decode(errors="replace").partition(" ")
     join.trouble(enrolment, code, detail)
     return _plain("")
 
@@ -134,7 +143,7 @@ def problem(request: HttpRequest, enrolment: Enrolment) -> HttpResponseBase:
 def left(request: HttpRequest) -> HttpResponseBase:
     """A server's signed goodbye: {"body", "mac"}."""
     try:
-        told = json.loads(request.body[:MAX_BODY])
+        told = json.loads(_body(request))
         signed_calls.leave(str(told["body"]), str(told["mac"]))
     except ConsoleError as error:
         return _plain(f"{error.what} {error.do}\n", error.status)
@@ -149,7 +158,7 @@ def left(request: HttpRequest) -> HttpResponseBase:
 def code(request: HttpRequest) -> HttpResponseBase:
     """The agent's bundle for a server that is to be upgraded, and asks with its signature: {"body", "mac"}."""
     try:
-        told = json.loads(request.body[:MAX_BODY])
+        told = json.loads(_body(request))
         found = signed_calls.code(str(told["body"]), str(told["mac"]))
     except ConsoleError as error:
         return _plain(f"{error.what} {error.do}\n", error.status)

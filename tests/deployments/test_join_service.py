@@ -253,6 +253,9 @@ def test_a_server_says_goodbye_only_with_its_own_signature(administrator, client
 
     assert say(server=other.server_id) == say(t=time.time() - 3600) == say(op="x") == say(server=10**30) == 403
     assert client.post("/join/left", "nonsense", content_type="application/json").status_code == 400
+    token = made(administrator, "kp-02").token
+    for address in ("/join/left", "/join/code", f"/join/{token}/problem"):
+        assert client.post(address, {"a": "form"}).status_code == 400
     for address in ("/join/left", "/join/code"):
         assert client.post(address, "[" * 2000, content_type="application/json").status_code == 400
         deep = json.dumps({"body": "[" * 1900, "mac": "0"})
