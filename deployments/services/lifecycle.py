@@ -17,9 +17,9 @@ from console.errors import Conflict, Invalid, NotAllowed, Unavailable
 from console.models import User
 from console.redis import client
 from deployments import queues
-from deployments.models import Enrolment, Job, JobState, Server, ServerChange
+from deployments.models import Enrolment, Job, JobState, Rotation, Server, ServerChange
 from deployments.models.fleet import new_key
-from deployments.services import clones, enrol, history, jobs, servers, waiting
+from deployments.services import clones, enrol, history, jobs, orders, servers, waiting
 from deployments.steps import Text
 
 LEAVE_S = 45  # an agent that has not said goodbye by then is not waited for
@@ -118,6 +118,8 @@ def finish(server: Server) -> Server:
             clones.end(row.pk)
             row.refresh_from_db()
             _end_jobs(row)
+            Rotation.objects.filter(server=row).delete()
+            orders.drop(row)
             _write_gone(row)
             connection = client()
             enrol.hang_up(connection, row)

@@ -45,6 +45,12 @@ def page(client, path, status=200, **sent):
     return answer.content.decode()
 
 
+@pytest.mark.parametrize("before", ["1" * 19 + "x", "9" * 5000, "²"])
+def test_a_page_of_the_history_that_there_is_not_is_the_first(client, viewer, kp, before):
+    client.force_login(viewer)
+    assert client.get(f"/servers/kp-01/history?before={before}").status_code == 200
+
+
 GETS = ("edit", "history", "drain", f"cordon?bus_id={BUS}", "maintenance", "decommission", "facts")
 
 
@@ -114,6 +120,7 @@ def test_drain_and_cordon_are_asked_shown_and_ended(client, kp, operator):
     text = page(client, "/servers/kp-01/")
     assert "Drained: no job runs here." in text and "new &lt;b&gt;fans" in text
     page(client, "/servers/kp-01/drain/end", 302, x="1")
+    page(client, "/servers/kp-01/cordon", 302)  # of no NPU: to the page where they are
     assert "has no NPU" in page(client, "/servers/kp-01/cordon", 422, bus_id="nonsense", reason="x")
     page(client, "/servers/kp-01/cordon", 302, bus_id=BUS, reason="ECC")
     assert Server.objects.get(pk=kp.pk).cordons[BUS]["reason"] == "ECC"
