@@ -149,12 +149,16 @@ def test_jobs_that_run_are_waited_for_and_those_that_wait_are_cancelled(server, 
     assert job.state == "cancelled" and job.reason[1] == "The server was decommissioned"
 
 
-def test_a_silent_server_is_not_waited_for(server, granted, administrator, operator):
+@pytest.mark.parametrize("state", ["running", "waiting_reboot"])
+def test_a_silent_server_is_not_waited_for(server, granted, administrator, operator, state):
+    """Its job may have gone on as long as the console doubted itself; from here on nobody hears its end."""
     running = jobs.queue_job(server, "hold_locks", {"locks": ["a"]}, by=operator)
-    Job.objects.filter(pk=running.pk).update(state="running")
+    Job.objects.filter(pk=running.pk).update(state=state)
     Server.objects.filter(pk=server.pk).update(last_seen_at=timezone.now() - timedelta(days=9))
     server.refresh_from_db()
     assert lifecycle.decommission(server, "kp-01", by=administrator).is_gone
+    running.refresh_from_db()
+    assert running.state == "lost" and running.reason
 
 
 def test_without_redis_nothing_is_half_done(server, own_valkey, settings, administrator):
