@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 
 import pytest
+from django.core.management import call_command
 from django.utils import timezone
 
 from console.models import ApiToken, User
@@ -111,6 +112,13 @@ def test_a_bulk_edit_is_previewed_done_and_taken_back(client, kp, operator):
     assert [row.labels for row in Server.objects.order_by("name")] == [{}, {"env": "x"}]
     assert "Nothing was chosen" in page(client, "/servers/edit", 422, server="kp-01")
     page(client, "/changes/ffff/", 404)
+
+
+def test_the_command_line_says_who_is_gone(kp, capsys):
+    Server.objects.create(name="sold", decommissioned_at=timezone.now())
+    call_command("servers", "list")
+    states = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines())
+    assert states["sold"] == "decommissioned" and states["kp-01"] in ("online", "offline")
 
 
 def test_drain_and_cordon_are_asked_shown_and_ended(client, kp, operator):
