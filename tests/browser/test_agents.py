@@ -11,7 +11,6 @@ OLD = {"agent_version": "0.0.9", "agent_code": "a3f0c1d2e4b59687", "agent_protoc
 def servers(console):
     for n in range(3):
         console.server(name=f"v-{n}", rack=f"R{n}", **OLD)
-    console.user(name="ada", role="administrator")
     yield
     console.forget()
     console.remove(prefix="v-")
