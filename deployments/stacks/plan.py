@@ -274,7 +274,7 @@ def _step_json(step: PlannedStep) -> dict[str, Any]:
         "layer": step.layer,
         "title": step.title._asdict(),
         "state": step.state,
-        "evidence": step.evidence and dataclasses.asdict(step.evidence),
+        "evidence": step.evidence and step.evidence._asdict(),
         "argv": list(step.argv),
         "env": dict(step.env),
         "root": step.needs_root,
