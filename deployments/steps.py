@@ -148,6 +148,6 @@ def _outside(limits: Mapping[str, Any], value: Any) -> list[Text]:
         return [Text(f"至多为 {limits['most']}", f"must be at most {limits['most']}")]
     if "pattern" in limits and not re.fullmatch(limits["pattern"], value):
         return [Text(f"须形如 {limits['pattern']}", f"must look like {limits['pattern']}")]
-    if isinstance(value, str) and (len(value) > 4096 or "\0" in value):
+    if isinstance(value, str) and (len(value) > limits.get("most_characters", 4096) or "\0" in value):
         return [Text("太长，或含有空字符", "is too long or holds a null character")]
     return []

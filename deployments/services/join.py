@@ -23,7 +23,7 @@ from deployments.agent import signing
 from deployments.models import Enrolment, Job, Rotation, Server
 from deployments.models.fleet import new_key
 from deployments.models.job import UNDER_WAY
-from deployments.services import bundle, clones, enrol, history, join_news, lifecycle
+from deployments.services import bundle, clones, enrol, history, join_news, lifecycle, wheel_bundles
 
 VALID = timedelta(hours=1)
 MAX_PROBLEMS = 20
@@ -353,11 +353,11 @@ def left(body: str, mac: str) -> Server:
     return server
 
 
-def asks_for_code(body: str, mac: str) -> bundle.Bundle:
-    """The agent's bundle for a server that asks: {"op": "code", "server": id, "digest": …}, signed with its key.
+def _asking(body: str, mac: str, op: str) -> dict[str, Any]:
+    """What a server asks for, signed with its key: {"op", "server": id, …}.
 
-    No time stands in it, since the server's clock may be off: who repeats it gets the agent's code, which is no
-    secret. Raises NotAllowed, and Conflict where the console has another one by now.
+    No time stands in it, since the server's clock may be off: who repeats it gets code or wheels, which are no secret.
+    Raises NotAllowed.
     """
     refusal = NotAllowed(
         _("This server's question does not bear its signature."), _("Let it join again."), code="bad_signature"
@@ -365,19 +365,36 @@ def asks_for_code(body: str, mac: str) -> bundle.Bundle:
     try:
         told = json.loads(body)
         server = Server.objects.filter(pk=int(told["server"])).first()
-        digest = str(told["digest"]) if told["op"] == "code" else ""
     except (ValueError, TypeError, KeyError, OverflowError):
         raise refusal from None
-    if server is None or not digest or not mac.isascii() or not _signed(server, body, mac):
+    if server is None or told.get("op") != op or not mac.isascii() or not _signed(server, body, mac):
         raise refusal
+    return dict(told)
+
+
+def asks_for_code(body: str, mac: str) -> bundle.Bundle:
+    """The agent's bundle for a server that asks: {"op": "code", "server": id, "digest": …}, signed with its key.
+
+    Raises NotAllowed, and Conflict where the console has another one by now.
+    """
+    told = _asking(body, mac, "code")
     own = bundle.agent()
-    if digest != own.digest:
+    if told.get("digest") != own.digest:
         raise Conflict(
             _("The console has another version of the agent by now."),
             _("Start a new upgrade on the page “Agents”."),
             code="other_code",
         )
     return own
+
+
+def asks_for_wheels(body: str, mac: str) -> Path:
+    """A file of a bundle that the console keeps, its manifest for '': {"op": "wheels", "server": id, "bundle", "file"}.
+
+    Raises NotAllowed, NotFound.
+    """
+    told = _asking(body, mac, "wheels")
+    return wheel_bundles.file_of(str(told.get("bundle", "")), str(told.get("file", "")))
 
 
 def _signed(server: Server, body: str, mac: str) -> bool:

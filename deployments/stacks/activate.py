@@ -1,17 +1,22 @@
 """`python -m deployments.stacks.activate write FOLDER [SET_ENV …]` and `… use FOLDER`.
 
 `write` makes FOLDER/activate, which a shell reads to work with this stack: the files of CANN and NNAL, then the
-environment. `use` makes `current` beside FOLDER point to it, at once and whole; the stack before stays where it is.
+environment. `use` makes `current` beside FOLDER point to it, at once and whole; the stack before stays where it is,
+and `before` points to it.
 """
 
 import shlex
 import sys
 from pathlib import Path
 
+TOOLS = "msmodelslim"  # an environment of its own, where the stack's own versions do not suit it
+
 
 def text(folder: Path, set_env: list[str]) -> str:
     """What stands in the activate file."""
     rows = [f". {shlex.quote(file)}" for file in [*set_env, f"{folder}/venv/bin/activate"]]
+    if (folder / TOOLS).is_dir():
+        rows.append(f'export PATH="$PATH":{shlex.quote(f"{folder}/{TOOLS}/bin")}')
     return "\n".join(
         [f"# Stack {folder.name}: read this file with `.` in a shell.", *rows,
          f"export ASCEND_CONSOLE_STACK={shlex.quote(folder.name)}", ""]
@@ -40,12 +45,19 @@ def use(folder: Path) -> str:
     if before == folder.name:
         print(f"{folder.name} is in use already")
         return ""
-    new = folder.parent / ".current.new"
-    new.unlink(missing_ok=True)
-    new.symlink_to(folder.name)
-    new.replace(current)
+    if before:  # it comes first: cut off between the two, the stack in use is still the one before
+        _point(folder.parent / "before", before)
+    _point(current, folder.name)
     print(f"in use: {folder.name}" + (f"; before: {before}" if before else ""))
     return ""
+
+
+def _point(link: Path, name: str) -> None:
+    """Make the link point to that name, at once."""
+    new = link.parent / f".{link.name}.new"
+    new.unlink(missing_ok=True)
+    new.symlink_to(name)
+    new.replace(link)
 
 
 def main(arguments: list[str]) -> int:

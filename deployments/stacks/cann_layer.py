@@ -97,7 +97,7 @@ def _install(draft: Draft, part: str, pattern: str, base: str, before: list[str]
         PlannedStep(
             part, "cann", Text(f"安装 {title.zh} {draft.cann}", f"Install {title.en} {draft.cann}"),
             argv=with_env(before, argv) if before else tuple(argv), timeout_s=PACKAGE_S, accepts=(0, 2), says=says,
-            package=path, reads=_reads(draft, part, base),
+            package=path, reads=_reads(draft, part, base), once=True,
         )
     )  # fmt: skip
 

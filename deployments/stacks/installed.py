@@ -13,7 +13,6 @@ ASCEND = "/usr/local/Ascend"
 ROOT = "/opt/ascend-console/stacks"  # below it each stack has a folder of its own
 DEBIAN = ("ubuntu", "debian", "velinux")
 MOST = 64
-FOLDER = re.compile(r"/(?:[A-Za-z0-9_+-][A-Za-z0-9._+-]*/)*[A-Za-z0-9_+-][A-Za-z0-9._+-]*", re.ASCII)
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 
 
@@ -118,7 +117,7 @@ def alike(has: Installed) -> Installed:
 def _folder(value: Any) -> str:
     """The folder with the stacks of a server, as its agent tells it."""
     word = _word(value) or ""
-    return word if FOLDER.fullmatch(word) else ROOT
+    return word if word.startswith("/") and ".." not in word.split("/") and word.isprintable() else ROOT
 
 
 def _current(value: Any) -> str | None:

