@@ -69,8 +69,6 @@ def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
         return Conflict(
             " ".join(pick(one.text) for one in made.refusals), _("Choose another stack or server."), code="no_way"
         )
-    if made.gaps:
-        return Conflict(" ".join(map(pick, made.gaps)), _("Name it among the choices of the plan."), code="gaps")
     if made.changes_host:
         return Conflict(
             _("The plan changes driver or firmware of %(server)s, which the console does not do itself.")
@@ -78,6 +76,8 @@ def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
             _("Run the steps of the host layer by hand as the plan shows them, then install the rest from here."),
             code="host_layer",
         )
+    if made.gaps:
+        return Conflict(" ".join(map(pick, made.gaps)), _("Name it among the choices of the plan."), code="gaps")
     if any(step.needs_root for step in made.to_run):
         return Conflict(
             _("The plan changes a CANN that all stacks share, which needs root."),
