@@ -151,7 +151,6 @@ class Loop:
         due = began + pause_s(self.sampler.config.interval_s, sample["took_ms"] / 1000)
         return max(0.0, due - time.monotonic())
 
-
     def _is_changed(self) -> bool:
         """Whether a job has left word since the last time that facts may be others."""
         before = self.changed_at

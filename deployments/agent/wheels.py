@@ -97,8 +97,8 @@ def _one(config: Config, bundle: str, name: str, digest: str, path: Path) -> Non
         say(f"{name}：第 {attempt} 次未取得。", f"{name} did not come whole ({problem}), attempt {attempt}.")
     raise Stopped(
         f"{name} 取了 {TRIES} 次都不完整。请在控制台运行 manage.py bundle list，并检查中间的代理。",
-        f"{name} did not come whole in {TRIES} attempts. Run manage.py bundle list on the console, and look for a proxy "
-        "in between.",
+        f"{name} did not come whole in {TRIES} attempts. Run manage.py bundle list on the console, and look for a "
+        "proxy in between.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Go back to the stack that was in use before, or to another that lies beside. The console fills in folder and stack."""
+"""Go back to the stack that was in use before, or to another that lies beside it. The console fills in its folder."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,9 @@ TRY = "import sys, torch; print(sys.prefix, torch.__version__)"
 @dataclass(frozen=True)
 class Params:
     stack: str = param("text", zh="栈", en="Stack", default="", help=Text("空为之前的栈。", "Empty: the one before."))
-    folder: str = param("text", zh="目录", en="Folder", default="", help=Text("由控制台填写。", "The console fills it in."))
+    folder: str = param(
+        "text", zh="目录", en="Folder", default="", help=Text("由控制台填写。", "The console fills it in.")
+    )
 
 
 def locks(p: Params) -> list[str]:
@@ -29,7 +31,9 @@ def locks(p: Params) -> list[str]:
 def steps(p: Params) -> list[Step]:
     argv = list(cann_layer.with_env([f"{p.folder}/activate"], ["python", "-c", TRY]))
     return [
-        Step(Text(f"试用 {p.stack}", f"Try {p.stack}"), argv, timeout_s=120.0, reads=Evidence(f"{p.folder}/activate", "")),
+        Step(
+            Text(f"试用 {p.stack}", f"Try {p.stack}"), argv, timeout_s=120.0, reads=Evidence(f"{p.folder}/activate", "")
+        ),
         Step(
             Text(f"把 {p.stack} 设为在用的栈", f"Make {p.stack} the stack in use"),
             python_module("deployments.stacks.activate", "use", p.folder),

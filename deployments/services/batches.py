@@ -76,7 +76,8 @@ def start(
     read = jobs.checked_params(module, params)
     if kind in jobs.FILLERS:
         raise Conflict(
-            _("“%(kind)s” is planned for each server by itself, so it goes to no batch.") % {"kind": pick(module.TITLE)},
+            _("“%(kind)s” is planned for each server by itself, so it goes to no batch.")
+            % {"kind": pick(module.TITLE)},
             _("Queue it for one server after the other, from the plan of each."),
             code="one_by_one",
         )

@@ -4,6 +4,7 @@ Each layer is fetched by a pip of its own, as it is installed by one: vLLM and v
 of torch, so nothing can resolve both at once. For another machine than this one pip takes wheels alone and no source.
 """
 
+import os
 import platform
 import shutil
 import subprocess
@@ -24,6 +25,8 @@ from deployments.stacks.catalogue import Catalogue, Stack
 from deployments.stacks.versions import fits, key
 
 GLIBC = {"aarch64": ("2_34", "2_31", "2_28", "2_27", "2_17"), "x86_64": ("2_34", "2_31", "2_28", "2_27", "2_17")}
+ROOT = Path(__file__).resolve().parents[2]
+PIP_FOR = "deployments.stacks.pip_for"
 Say = Callable[[str], None]
 
 
@@ -107,9 +110,7 @@ def vendor(stack: Stack, known: Catalogue, arch: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _layers(
-    stack: Stack, known: Catalogue, target: Target, wheels: Path
-) -> list[tuple[str, Callable[[], None]]]:
+def _layers(stack: Stack, known: Catalogue, target: Target, wheels: Path) -> list[tuple[str, Callable[[], None]]]:
     def pip(*words: str) -> Callable[[], None]:
         return lambda: _download(stack, known, target, wheels, words)
 
@@ -145,9 +146,12 @@ def _asked_by(wheels: Path, version: str) -> list[str]:
 
 
 def _download(stack: Stack, known: Catalogue, target: Target, wheels: Path, words: tuple[str, ...]) -> None:
-    argv = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "-d", str(wheels)]
+    own = ["-m", "pip"] if target.is_this_machine else ["-m", PIP_FOR, target.arch, target.python]
+    argv = [sys.executable, *own, "download", "--disable-pip-version-check", "--no-input", "-d", str(wheels)]
     argv += [*_where(stack, known, target), *_for_whom(target), *words]
-    tried = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    tried = subprocess.run(
+        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
     if tried.returncode:
         lines = [line for line in tried.stderr.strip().splitlines() if line.startswith("ERROR")]
         last = (lines or tried.stderr.strip().splitlines() or ["pip said nothing"])[-1][:500]

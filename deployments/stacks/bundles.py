@@ -233,7 +233,7 @@ def pack(wheels: list[Path], folder: Path, split: int, about: Mapping[str, Any])
     with out, tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         for path in sorted(wheels):
             entry = tarfile.TarInfo(path.name)
-            entry.size, entry.mode = files[path.name]["size"], 0o644
+            entry.size, entry.mode = path.stat().st_size, 0o644
             with path.open("rb") as content:
                 tar.addfile(entry, content)
     made = {"format": FORMAT, **about, "files": files, "parts": out.parts}

@@ -7,10 +7,10 @@
 import dataclasses
 import re
 
-from deployments.stacks.draft import PACKAGE_S, Draft, Evidence, PlannedStep
+from deployments.stacks.draft import PACKAGE_S, Draft, PlannedStep
 from deployments.stacks.installed import ASCEND, Part
 from deployments.stacks.versions import PLAIN, at_least, key, same
-from deployments.steps import Text
+from deployments.steps import Evidence, Text
 
 INFO = "ascend_toolkit_install.info"
 NEW_LAYOUT = "8.5.0"  # from there on the folder is called cann

@@ -2,6 +2,17 @@
 
 from deployments.steps import Text
 
+VENV_MEANS = (
+    (
+        r"ensurepip is not|no module named '?(venv|ensurepip)",
+        Text(
+            "这个 Python 缺少 venv 模块。Debian 与 Ubuntu 上请以 root 运行 apt-get install python3-venv，"
+            "或选另一个 Python。",
+            "This Python lacks its venv module. On Debian and Ubuntu run as root: apt-get install python3-venv, or "
+            "choose another Python.",
+        ),
+    ),
+)
 MEANS = (
     (
         r"no space left on device|disk quota exceeded",

@@ -200,7 +200,9 @@ def _end(draft: Draft, set_env: list[str], smoke: str) -> None:
     if not there.startswith(f"{draft.folder}/") and there != draft.folder:
         return  # the packages lie in an environment that is somebody else's: it is not for us to activate it
     module, active = (PYTHON, "-m", "deployments.stacks.activate"), f"{draft.folder}/activate"
-    _last(draft, "activate", Text("写 activate 文件", "Write the activate file"), *module, "write", draft.folder, *set_env)
+    _last(
+        draft, "activate", Text("写 activate 文件", "Write the activate file"), *module, "write", draft.folder, *set_env
+    )
     is_cpu = draft.stack.kind == "cpu"
     words = Text("试用：导入 vLLM", "Try it: import vLLM") if is_cpu else Text("试用", "Try it")
     argv = cann_layer.with_env([active], ["python", "-c", smoke])

@@ -11,7 +11,7 @@ from deployments.stacks.activate import TOOLS
 from deployments.stacks.cann_layer import with_env
 from deployments.stacks.draft import PIP_S, Draft, PlannedStep
 from deployments.stacks.installed import Python
-from deployments.stacks.pip_words import MEANS
+from deployments.stacks.pip_words import MEANS, VENV_MEANS
 from deployments.stacks.versions import at_least, fits, key, same
 from deployments.steps import PYTHON, Evidence, Text, python_module
 
@@ -117,11 +117,11 @@ def _venv(draft: Draft, key_: str, title: Text, python: Python, venv: str) -> No
             f"{venv} 已存在而版本不符，会重建：从它启动的引擎须先停下。",
             f"{venv} is there with other versions and is made anew: engines that run from it must be stopped before.",
         )
-        argv = (python.path, "-m", "venv", "--clear", venv)
-        draft.add(PlannedStep(key_, "python", title, argv=argv, reads=there, fills=venv))
+        anew = (python.path, "-m", "venv", "--clear", venv)
+        draft.add(PlannedStep(key_, "python", title, argv=anew, reads=there, means=VENV_MEANS, fills=venv))
         return
     argv = (python.path, "-m", "venv", venv)
-    draft.add(PlannedStep(key_, "python", title, argv=argv, reads=there, once=True, fills=venv))
+    draft.add(PlannedStep(key_, "python", title, argv=argv, reads=there, once=True, means=VENV_MEANS, fills=venv))
 
 
 def _vllm(draft: Draft, venv: str) -> None:

@@ -1,4 +1,4 @@
-"""Install a stack on a server, go back to another that lies there, uninstall one: each asks first, then queues a job."""
+"""Install a stack on a server, go back to another that lies there, uninstall one: each asks, then queues a job."""
 
 from dataclasses import fields
 from typing import Any

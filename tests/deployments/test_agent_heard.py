@@ -86,5 +86,3 @@ def test_only_steps_that_are_unattended_are_listened_to(monkeypatch):
         assert found.question() == wanted
         found.feed(1, b"secret\n")
         assert found.question() == ""
-
-

@@ -110,7 +110,9 @@ def test_for_another_machine_pip_is_asked_for_its_wheels_alone():
     known = stacks.catalogue()
     names = bundle_make.vendor(known.default, known, "aarch64")
     assert any("toolkit" in name for name in names) and any("ops" in name for name in names)
-    names = [name for name, _fetch in bundle_make._layers(known.default, known, bundle_make.Target("aarch64", "3.12"), None)]
+    names = [
+        name for name, _fetch in bundle_make._layers(known.default, known, bundle_make.Target("aarch64", "3.12"), None)
+    ]
     assert names == ["vllm", "vllm-requirements", "vllm-ascend", "triton-ascend"]
 
 

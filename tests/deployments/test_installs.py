@@ -73,8 +73,12 @@ def test_what_was_shown_is_what_the_job_runs(browser, server):
     shown = page.get(f"/stacks/{STACK}/plan/kp-1/?index=https://index.example/simple").content.decode()
     assert f"/stacks/{STACK}/install/kp-1/?index=" in shown
     asked = page.get(f"/stacks/{STACK}/install/kp-1/?index=https://index.example/simple").content.decode()
-    assert "Install cpu-0.32.0 on kp-1?" in asked and "https://index.example/simple" in asked and "10 steps run" in asked
-    found = installs.plan_of(server, stacks.find(STACK), installs.options_for(server, {"index": "https://index.example/simple"}))
+    assert (
+        "Install cpu-0.32.0 on kp-1?" in asked and "https://index.example/simple" in asked and "10 steps run" in asked
+    )
+    found = installs.plan_of(
+        server, stacks.find(STACK), installs.options_for(server, {"index": "https://index.example/simple"})
+    )
     given = {"seen": installs.digest(found), "index": "https://index.example/simple", "ticket": "CHG-1"}
     answer = page.post(f"/stacks/{STACK}/install/kp-1/", given)
     job = Job.objects.get()
@@ -204,7 +208,12 @@ def test_back_to_the_stack_before_and_away_with_one(browser, server):
         ("rollback", {"stack": "../../x"}, {"pythons": THERE}, "stack_not_there"),
         ("uninstall", {"stack": ".."}, {"pythons": THERE}, "stack_not_there"),
         ("uninstall", {"stack": STACK, "folder": "/"}, {"pythons": THERE}, "filled_in"),
-        ("uninstall", {"stack": "x"}, {"stacks_root": 7, "stack_before": ["x"], "stack_current": {}}, "stack_not_there"),
+        (
+            "uninstall",
+            {"stack": "x"},
+            {"stacks_root": 7, "stack_before": ["x"], "stack_current": {}},
+            "stack_not_there",
+        ),
     ],
 )
 def test_there_and_back_is_refused_in_words(server, operator, kind, params, told_, code):

@@ -127,7 +127,9 @@ def test_an_index_that_hangs_ends_the_step_at_its_deadline(server):
 def test_an_index_that_is_not_there_is_said_in_words(server):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    folder, _states = install_on(server, planned(facts(server.state / "stacks"), index=f"http://127.0.0.1:{port}/simple"))
+    folder, _states = install_on(
+        server, planned(facts(server.state / "stacks"), index=f"http://127.0.0.1:{port}/simple")
+    )
     assert "cannot be reached" in ended(folder)["reason"][1]
 
 
@@ -163,7 +165,9 @@ def test_a_stack_that_does_not_work_is_not_gone_back_to(server, two):
 
 
 def test_a_stack_is_uninstalled_unless_somebody_uses_it(server, two):
-    process = server.start_raw([str(two / "cpu-2/bin/python"), "-c", "import time; print(1, flush=True); time.sleep(60)"])
+    process = server.start_raw(
+        [str(two / "cpu-2/bin/python"), "-c", "import time; print(1, flush=True); time.sleep(60)"]
+    )
     folder, _states = run(server, "uninstall", stack="cpu-2", folder=str(two / "cpu-2"))
     assert ended(folder)["state"] == "failed" and (two / "cpu-2/activate").is_file()
     assert any(f"In use by: {process.pid}" in line for line in texts(folder, "e"))

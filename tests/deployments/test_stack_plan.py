@@ -8,9 +8,9 @@ import pytest
 
 from deployments.stacks import actions, installed, plan, verdict
 from deployments.stacks.catalogue import built_in
-from deployments.stacks.draft import Evidence, Holder, as_step
+from deployments.stacks.draft import Holder, as_step
 from deployments.stacks.options import BadOptions, Options
-from deployments.steps import Step, Text
+from deployments.steps import Evidence, Step, Text
 from tests.deployments.stack_facts import CHIPS, PACKAGES_0_18, PACKAGES_0_23, server
 
 KNOWN = built_in()

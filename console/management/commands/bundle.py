@@ -83,7 +83,9 @@ class Command(BaseCommand):
     def _list(self, **_rest: Any) -> None:
         found = wheel_bundles.present()
         for one in found:
-            self.stdout.write(f"{one.name}  {len(one.manifest['files'])} wheels  {one.size / 2**20:,.0f} MB  {one.digest}")
+            self.stdout.write(
+                f"{one.name}  {len(one.manifest['files'])} wheels  {one.size / 2**20:,.0f} MB  {one.digest}"
+            )
         if not found:
             self.stdout.write("None yet. Bring one in: manage.py bundle import DIR")
 
