@@ -2,10 +2,11 @@
 
 `write` makes FOLDER/activate, which a shell reads to work with this stack: the files of CANN and NNAL, then the
 environment. `use` makes `current` beside FOLDER point to it, at once and whole; the stack before stays where it is,
-and `before` points to it.
+and `before` points to it. Wheels of a bundle, of which everything is installed by then, go.
 """
 
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def use(folder: Path) -> str:
     current = folder.parent / "current"
     if current.exists() and not current.is_symlink():
         return f"{current} is no link. Move it away, then try again."
+    shutil.rmtree(folder / "wheels", ignore_errors=True)
     before = str(current.readlink()) if current.is_symlink() else ""
     if before == folder.name:
         print(f"{folder.name} is in use already")

@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
         return 2
     arch, python, *rest = arguments
     made = answers(arch, python, dict(markers.default_environment()))
-    markers.default_environment = lambda: made  # type: ignore[assignment]
+    markers.default_environment = lambda: made
     return pip(rest)
 
 

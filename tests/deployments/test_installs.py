@@ -181,7 +181,7 @@ def test_a_stack_that_is_there_and_in_use_is_satisfied_and_another_is_switched_t
     assert stacks.verdict_of(stacks.row_of(server), stacks.find(STACK)).word == "reachable"
     told(server, pythons=THERE[:1], stack_current=STACK)
     made = installs.plan_of(server, stacks.find(STACK), installs.options_for(server, {}))
-    assert [step.key for step in made.to_run][:3] == ["room", "tools_venv", "tools"]
+    assert [step.key for step in made.to_run][:3] == ["room", "tools_venv", "tools_torch"]
 
 
 def test_back_to_the_stack_before_and_away_with_one(browser, server):
