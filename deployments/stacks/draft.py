@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from deployments.stacks import actions
 from deployments.stacks.catalogue import Catalogue, Stack
-from deployments.stacks.installed import Installed
+from deployments.stacks.installed import Installed, Part
 from deployments.stacks.options import Options
 from deployments.steps import Evidence, Step, Text
 
@@ -101,6 +101,13 @@ class Draft:
     def folder(self) -> str:
         """Where the stack lies on the server."""
         return f"{self.installed.root}/{self.stack.name}"
+
+    def usable(self, parts: tuple[Part, ...] | None) -> tuple[Part, ...] | None:
+        """Those that this stack may use: not what lies in the folder of another one, and goes with it."""
+        if parts is None:
+            return None
+        root, own = f"{self.installed.root}/", f"{self.folder}/"
+        return tuple(part for part in parts if not part.path.startswith(root) or part.path.startswith(own))
 
     @property
     def cann(self) -> str:

@@ -126,7 +126,7 @@ def _venv(draft: Draft, key_: str, title: Text, python: Python, venv: str) -> No
 
 def _vllm(draft: Draft, venv: str) -> None:
     vllm = draft.stack.vllm
-    if draft.options.layering == "empty":
+    if draft.options.layering == "empty" and not draft.options.bundle:  # a bundle has its wheel, not its source
         title = Text(f"安装 vLLM {vllm}（不带设备）", f"Install vLLM {vllm}, without a device")
         argv = ["install", *index(draft), "--no-binary", "vllm", f"vllm=={vllm}"]
         _pip(draft, "vllm", title, venv, argv, env=(("VLLM_TARGET_DEVICE", "empty"),))

@@ -2,18 +2,23 @@
 
 import dataclasses
 import json
+import os
 import socket
+import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
+from deployments.agent import facts_software
+from deployments.agent.facts_host import FactsHost
 from deployments.kinds import install, rollback, uninstall
 from deployments.stacks import frozen, installed, plan
 from deployments.stacks.catalogue import built_in
 from deployments.stacks.options import Options
 from deployments.steps import BadParams, read_params
-from tests.deployments import tiny_wheels
+from tests.deployments import stack_facts, tiny_wheels
 from tests.deployments.agent_bench import AgentServer, ended, events, texts
 
 STACK = "cpu-0.32.0"
@@ -131,6 +136,99 @@ def test_an_index_that_is_not_there_is_said_in_words(server):
         server, planned(facts(server.state / "stacks"), index=f"http://127.0.0.1:{port}/simple")
     )
     assert "cannot be reached" in ended(folder)["reason"][1]
+
+
+# ---------- on a server with NPUs: packages of the vendor that are small scripts ----------
+
+PACKAGE = r"""#!/bin/bash
+# Does what the plan reads: --check, then --full or --install into --install-path.
+part=PART
+for word; do case $word in
+    --check) echo "Verifying archive integrity...  100%   SHA256 checksums are OK. All good."; exit;;
+    --install-path=*) base=${word#*=};;
+esac; done
+[ -z "ASKS" ] || { printf 'Do you accept the EULA? [Y/N] '; read -r answer || sleep 60; }
+home=$base/cann/aarch64-linux
+case $part in
+    nnal) [ -n "$TOOLKIT" ] || exit 9; mkdir -p "$base/nnal/atb"; echo 'export ATB=1' >"$base/nnal/atb/set_env.sh";;
+    toolkit) mkdir -p "$home"; echo 'export TOOLKIT=1' >"$base/cann/set_env.sh"
+        printf 'package_name=Ascend-cann-toolkit\nversion=VERSION\n' >"$home/ascend_toolkit_install.info";;
+    ops) printf 'package_name=Ascend-cann-ops\nversion=VERSION\n' >"$home/ascend_910b_ops_install.info";;
+esac
+echo "[INFO] Ascend-cann-$part install success"
+exit CODE
+"""
+HOST = {"driver": "25.5.2", "firmware": "7.8.0.6.201", "firmware_range": ["7.0.0–7.9.99"]}
+NPU_STACK = "vllm-ascend-0.23.0"
+
+
+def npu_plan(server, tmp_path, asks="", code="0", version="9.1.0"):
+    """The plan for an A2 server, with a package for each part of CANN and tiny wheels."""
+    packages, house = tmp_path / "packages", tmp_path / "wheels"
+    packages.mkdir()
+    tiny_wheels.make(house, tiny_wheels.NPU_FILES)
+    told = stack_facts.facts("A2", **HOST, python=VERSION)
+    told |= {"stacks_root": str(server.state / "stacks"), "stack_current": ""}
+    options = Options(packages=str(packages), wheelhouse=str(house), layering="wheels")
+    made = plan.make(installed.read(told, "910B3", KNOWN), KNOWN.stacks[NPU_STACK], KNOWN, options)
+    for file in made.files:
+        part = next(one for one in ("toolkit", "ops", "nnal") if one in file)
+        words = {"PART": part, "ASKS": asks, "CODE": code if part == "ops" else "0", "VERSION": version}
+        text = PACKAGE
+        for word, value in words.items():
+            text = text.replace(word, value)
+        (packages / file.rpartition("/")[2]).write_text(text)
+    above = tuple(step for step in made.steps if step.layer != "host")  # whose files this machine has not
+    return without_room(dataclasses.replace(made, steps=above))
+
+
+@pytest.fixture
+def root_only():
+    if os.geteuid():
+        pytest.skip("the driver's group is not there, and only root needs none")
+
+
+@pytest.mark.usefixtures("root_only")
+def test_cann_and_vllm_ascend_go_into_the_folder_of_the_stack(server, tmp_path):
+    made = npu_plan(server, tmp_path, code="2")  # which the vendor's installers also end with
+    folder, states = run(server, "install", stack=NPU_STACK, plan=frozen.write(made))
+    assert ended(folder)["state"] == "succeeded", texts(folder, "oes")
+    home = server.state / "stacks" / NPU_STACK
+    shell = f'. "{home}/activate"; python -c "import triton, vllm, vllm_ascend, torch_npu"; echo $TOOLKIT $ATB $?'
+    assert subprocess.run(["bash", "-c", shell], capture_output=True, text=True).stdout == "1 1 0\n"
+    assert "True 8" in texts(folder) and (server.state / "stacks/current").readlink().name == NPU_STACK
+    assert sorted(path.name for path in home.iterdir()) == ["activate", "ascend", "venv", "vllm-requirements.txt"]
+    assert (home / "vllm-requirements.txt").read_text() == "regex\n"
+    again, states = run(server, "install", stack=NPU_STACK, plan=frozen.write(made))
+    assert ended(again)["state"] == "succeeded", texts(again, "oes")
+    titles = {event["n"]: event["title"][1] for event in events(again, "step")}
+    skipped = {titles[n] for n, state in states.items() if state == "skipped"}
+    assert {"Install CANN toolkit 9.1.0", "Install NNAL 9.1.0"} <= skipped
+
+    # What its agent tells afterwards makes the plan satisfied, and another stack does not use this one's CANN.
+    host = FactsHost(Path("/"), {}, None)
+    host.stacks = str(server.state / "stacks")
+    told = stack_facts.facts("A2", **HOST) | {"stacks_root": host.stacks, "stack_current": NPU_STACK}
+    has = installed.read(told | facts_software.cann(host) | facts_software.pythons(host), "910B3", KNOWN)
+    assert not plan.make(has, KNOWN.stacks[NPU_STACK], KNOWN).to_run
+    other = dataclasses.replace(KNOWN.stacks[NPU_STACK], name="house-1")
+    assert "toolkit" in [step.key for step in plan.make(has, other, KNOWN).to_run]
+
+
+@pytest.mark.usefixtures("root_only")
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        ({"asks": "1"}, "It asks “Do you accept the EULA? [Y/N]”"),
+        ({"code": "7"}, "exit code 7"),
+        ({"version": "9.0.0"}, "does not hold “version=9.1.0”"),
+    ],
+)
+def test_a_package_that_goes_wrong_leaves_the_stack_unused(server, tmp_path, harm, said):
+    made = npu_plan(server, tmp_path, **harm)
+    folder, _states = run(server, "install", stack=NPU_STACK, plan=frozen.write(made))
+    assert ended(folder)["state"] == "failed" and said in ended(folder)["reason"][1]
+    assert not (server.state / "stacks/current").is_symlink()
 
 
 # ---------- there and back ----------

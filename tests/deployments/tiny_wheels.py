@@ -17,11 +17,23 @@ FILES = {
     ),
 }
 
+NPU = "import sys\nnpu = sys.modules[__name__]\nis_available = lambda: True\ndevice_count = lambda: 8\n"
+NPU_FILES = {
+    "vllm": ("0.23.0", {"vllm/__init__.py": ""}, ["regex", "torch==2.11.0", "nvidia-cutlass-dsl>=4"], ""),
+    "regex": ("1.0", {"regex.py": ""}, [], ""),
+    "torch": ("2.10.0", {"torch/__init__.py": ""}, [], ""),
+    "torch_npu": ("2.10.0.post4", {"torch_npu.py": NPU}, ["torch==2.10.0"], ""),
+    "vllm_ascend": ("0.23.0", {"vllm_ascend.py": ""}, ["torch-npu==2.10.0.post4", "fastapi<0.124"], ""),
+    "transformers": ("5.5.4", {"transformers/__init__.py": ""}, [], ""),
+    "fastapi": ("0.123.1", {"fastapi.py": ""}, [], ""),
+    "triton_ascend": ("3.2.2", {"triton/__init__.py": ""}, [], ""),
+}
 
-def make(folder: Path, **changed: dict) -> list[Path]:
+
+def make(folder: Path, rows: dict = FILES, **changed: dict) -> list[Path]:
     """Write them; `changed` are {file: text} that stand in a package in place of its own, by its name."""
     folder.mkdir(parents=True, exist_ok=True)
-    return [_wheel(folder, name, *row[:1], changed.get(name, row[1]), *row[2:]) for name, row in FILES.items()]
+    return [_wheel(folder, name, *row[:1], changed.get(name, row[1]), *row[2:]) for name, row in rows.items()]
 
 
 def _wheel(folder, name, version, files, requires, entry_points):
