@@ -38,7 +38,8 @@ ROUTES, CANN_PLACES, LAYERINGS = ("auto", "venv", "container"), ("own", "shared"
 
 
 VERSION = r"[0-9A-Za-z][0-9A-Za-z._-]{0,39}"
-PATH = r"/(?:[A-Za-z0-9_+-][A-Za-z0-9._+-]*/)*[A-Za-z0-9_+-][A-Za-z0-9._+-]*"
+PART = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._+-]+"
+PATH = rf"/(?:{PART}/)*{PART}"
 INDEX = r"https?://[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[A-Za-z0-9._~/+-]*)?"
 BUNDLE = r"[a-z0-9][a-z0-9._-]{0,119}"
 A_PATH = Text("须为绝对路径，不含 ..。", "it is a whole path without “..”.")

@@ -117,6 +117,9 @@ def _venv(draft: Draft, key_: str, title: Text, python: Python, venv: str) -> No
             f"{venv} 已存在而版本不符，会重建：从它启动的引擎须先停下。",
             f"{venv} is there with other versions and is made anew: engines that run from it must be stopped before.",
         )
+        if all(step.key != "retire" for step in draft.steps):
+            words = Text("确认没有进程在用它，并停用", "See that no process uses it, and take it out of use")
+            _step(draft, "retire", words, python_module("deployments.stacks.retire", draft.folder))
         anew = (python.path, "-m", "venv", "--clear", venv)
         draft.add(PlannedStep(key_, "python", title, argv=anew, reads=there, means=VENV_MEANS, fills=venv))
         return

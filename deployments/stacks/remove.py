@@ -1,37 +1,11 @@
 """`python -m deployments.stacks.remove FOLDER`: take a stack's folder away, unless somebody works with it."""
 
-import os
 import shutil
 import sys
 import time
 from pathlib import Path
 
-SHOWN = 5
-
-
-def users(folder: Path, proc: Path = Path("/proc")) -> list[str]:
-    """Processes that run from the folder, "PID command" each: a name below it is their program, a word of their
-    command, or a file that they have mapped."""
-    inside = f"{folder}/".encode()
-    found = []
-    for one in sorted(proc.glob("[0-9]*"), key=lambda path: int(path.name)):
-        if int(one.name) in (os.getpid(), os.getppid()):
-            continue
-        try:
-            words = (one / "cmdline").read_bytes()
-            program = os.readlink(one / "exe").encode()  # noqa: PTH115
-        except OSError:
-            words, program = b"", b""
-        if program.startswith(inside) or words.startswith(inside) or _maps(one, inside):
-            found.append(f"{one.name} {words.replace(bytes(1), b' ').decode(errors='replace')[:120].strip()}")
-    return found
-
-
-def _maps(one: Path, inside: bytes) -> bool:
-    try:
-        return b" " + inside in (one / "maps").read_bytes()
-    except OSError:
-        return False
+from deployments.stacks.retire import used_by
 
 
 def remove(folder: Path) -> str:
@@ -41,9 +15,8 @@ def remove(folder: Path) -> str:
         return ""
     if not ((folder / "venv").is_dir() or (folder / "activate").is_file() or not any(folder.iterdir())):
         return f"{folder} does not look like a stack, and is left alone."
-    if found := users(folder):
-        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-        return f"In use by: {'; '.join(found[:SHOWN])}{more}. Stop them first."
+    if problem := used_by(folder):
+        return problem
     for name in ("current", "before"):
         link = folder.parent / name
         if link.is_symlink() and str(link.readlink()) == folder.name:

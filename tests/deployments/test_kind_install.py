@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.agent import facts_software
+from deployments.agent import facts_software, stack_root
 from deployments.agent.facts_host import FactsHost
 from deployments.kinds import install, rollback, uninstall
 from deployments.stacks import frozen, installed, plan
@@ -104,6 +104,26 @@ def test_a_failure_leaves_the_stack_before_in_use(server, tmp_path):
     folder, _states = install_on(server, planned(facts(root), wheelhouse=str(house)))
     assert ended(folder)["state"] == "failed" and "Try it: import vLLM" in ended(folder)["reason"][1]
     assert (root / "current").readlink().name == "cpu-0.1"
+
+
+def test_a_stack_that_is_made_anew_is_not_in_use_meanwhile(server, tmp_path):
+    root, house = server.state / "stacks", tmp_path / "wheels"
+    wheels = tiny_wheels.make(house)
+    folder, _states = install_on(server, planned(facts(root), wheelhouse=str(house)))
+    assert ended(folder)["state"] == "succeeded", texts(folder, "oes")
+    told = read_back(root)
+    told["pythons"][0]["packages"]["torch"] = "2.12.0"
+    made = planned(told, wheelhouse=str(house))
+    assert [step.key for step in made.to_run][:3] == ["room", "retire", "venv"]
+    process = server.start_raw([str(root / STACK / "venv/bin/python"), "-c", "import time; time.sleep(60)"])
+    folder, _states = install_on(server, made)
+    assert ended(folder)["state"] == "failed" and (root / STACK / "activate").is_file()
+    process.kill()
+    process.wait()
+    wheels[0].unlink()  # it cannot become whole
+    folder, _states = install_on(server, made)
+    assert ended(folder)["state"] == "failed"
+    assert stack_root.links(str(root))["stack_current"] == ""
 
 
 def test_a_package_that_is_missing_is_said_in_words(server, tmp_path):
