@@ -3,6 +3,7 @@
 import hashlib
 from typing import Any, NamedTuple
 
+from django.conf import settings
 from django.utils.translation import gettext as _
 
 from console.errors import Conflict, ConsoleError, NotFound
@@ -45,6 +46,9 @@ def options_for(server: Server, given: dict[str, Any]) -> Options:
             texts["wheelhouse"] = str(found.wheels)
         else:
             texts["bundle"] = f"{found.name}@{found.digest}"
+    elif not texts.get("index"):
+        texts |= {"index": settings.PACKAGE_INDEX}
+        texts["extra_index"] = texts.get("extra_index") or settings.PACKAGE_EXTRA_INDEX
     return stacks.read_options(texts)
 
 

@@ -256,3 +256,14 @@ def test_bundles_are_listed_over_rest(client, kept):
     _row, token = ApiToken.make(User.objects.create_user("bot", role="viewer"), "viewer")
     answer = client.get("/api/v1/bundles", headers={"Authorization": f"Bearer {token}"})
     assert [one["name"] for one in answer.json()["bundles"]] == ["cpu-0.32.0-x86_64-py3.11"]
+
+
+def test_the_indexes_of_the_site_take_the_place_of_the_public_ones(server, settings):
+    settings.PACKAGE_INDEX, settings.PACKAGE_EXTRA_INDEX = "https://mirror.example/simple", "https://more.example/x"
+
+    def calls(**given):
+        return installs.plan_of(server, stacks.find(STACK), installs.options_for(server, given)).addresses
+
+    assert calls() == ("https://mirror.example/simple", "https://more.example/x")
+    assert calls(index="https://other.example/simple") == ("https://other.example/simple",)
+    assert calls(wheelhouse="/opt/wheels") == ()
