@@ -42,7 +42,7 @@ def collect(config: Config, env: dict[str, str], run: Run) -> Facts:
     """All facts of the server that `config` belongs to."""
     host = FactsHost(config.root, env, run)
     host.stacks = stack_root.of(config)
-    return gather(host, config) | stack_root.links(host.stacks)
+    return gather(host, config)
 
 
 def gather(host: FactsHost, config: Config) -> Facts:
@@ -58,6 +58,7 @@ def gather(host: FactsHost, config: Config) -> Facts:
         "topology": topology(host.env, host.run_tool),
         "root": as_root.state(config),
         "stacks_root": host.stacks,
+        **(stack_root.UNKNOWN if config.simulated else stack_root.links(host.stacks)),
     }
     return {**found, "unknown": unknown}
 

@@ -7,6 +7,9 @@ from deployments.agent.config import Config
 from deployments.stacks.installed import ROOT
 
 
+UNKNOWN = {"stack_current": None, "stack_before": None}  # of a simulated server, whose folder is not here
+
+
 def of(config: Config) -> str:
     """The common folder where this account may write there; else one below the agent's own state, as it is for the
     agent that runs beside a console."""
