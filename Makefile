@@ -9,7 +9,7 @@ ifdef PYTHON
 export PYTHON
 endif
 
-.PHONY: help up down service setup setup-dev browser test bench lint types wheels messages pins
+.PHONY: help up down service setup setup-dev browser test bench lint wheels messages pins
 .DEFAULT_GOAL := help
 
 help:
@@ -17,7 +17,12 @@ help:
 	@echo "make down [ALL=1]   end a console that runs elsewhere; ALL=1 ends its job runners and engines too"
 	@echo "make service        as root: start it with this machine (systemd); PRINT=1 shows how, REMOVE=1 takes it away"
 	@echo "make test           every test, those in a real Chromium included"
-	@echo "make setup | wheels | bench | lint | messages | pins"
+	@echo "make lint           style, types, imports and migrations, as CI checks them"
+	@echo "make bench          the benchmarks, each beside its plain limit"
+	@echo "make wheels         ./wheels for machines without a package index"
+	@echo "make messages       collect sentences, compile the translations"
+	@echo "make pins           resolve the requirements anew"
+	@echo "make setup | setup-dev | browser    what the others do first by themselves"
 
 up: setup
 	@exec $(BIN)/python manage.py up

@@ -16,6 +16,7 @@ from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
 from django.urls import path
 
+from console.bodies import Bounded
 from console.hub import hub
 from console.sockets import LiveConsumer, NoSuchSocket
 
@@ -44,7 +45,7 @@ async def lifespan(scope: dict[str, Any], receive: Any, send: Any) -> None:
 # The consumer itself compares Origin and Host, and says in words why it refuses.
 application = ProtocolTypeRouter(
     {
-        "http": http,
+        "http": Bounded(http),
         "websocket": AuthMiddlewareStack(
             URLRouter([path("ws/", LiveConsumer.as_asgi()), path("<path:rest>", NoSuchSocket.as_asgi())])
         ),

@@ -21,16 +21,17 @@ def answer(request: HttpRequest, error: ConsoleError) -> HttpResponse:
     return render(request, "console/error.html", {"error": error}, status=error.status)
 
 
+def too_large(most: int) -> ConsoleError:
+    """`most` is in MB."""
+    return ConsoleError(
+        _("The request is longer than %(most)s MB.") % {"most": most}, _("Send less at once."),
+        code="too_large", status=413,
+    )  # fmt: skip
+
+
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     if isinstance(exception, RequestDataTooBig):
-        most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE >> 20
-        return answer(
-            request,
-            ConsoleError(
-                _("The request is longer than %(most)s MB.") % {"most": most}, _("Send less at once."),
-                code="too_large", status=413,
-            ),
-        )  # fmt: skip
+        return answer(request, too_large(settings.DATA_UPLOAD_MAX_MEMORY_SIZE >> 20))
     return answer(
         request,
         ConsoleError(_("The request could not be understood."), _("Go back and try again."), code="bad_request"),

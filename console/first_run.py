@@ -29,6 +29,23 @@ def check_folder(var: Path) -> None:
         raise BadSetting(
             f"VAR_DIR={var} cannot be written ({error.strerror}). Set it to a folder of this user."
         ) from error
+    keep_others_out(var)
+
+
+def keep_others_out(var: Path) -> None:
+    """Its database holds the keys and passwords of every server. A group that the site lets in stays.
+
+    Raises BadSetting where every user of this machine may look into it, and that cannot be changed.
+    """
+    if not var.stat().st_mode & 0o007:
+        return
+    try:
+        var.chmod(0o700)
+    except OSError as error:
+        raise BadSetting(
+            f"VAR_DIR={var} is open to every user of this machine, and holds the keys of all servers. Let its owner "
+            f"run: chmod o-rwx {var}"
+        ) from error
 
 
 def take_lock(path: Path, address: str) -> int:

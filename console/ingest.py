@@ -11,19 +11,19 @@ import logging
 import secrets
 import signal
 import time
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import redis
 from django.conf import settings
 from django.db import DatabaseError, OperationalError, close_old_connections
-from django.db.models import Q
 from django.utils import timezone
 
-from console import live, streams
+from console import incoming, live, streams
+from console.heads import Heads
 from deployments import ingest as jobs_ingest
-from deployments.models import Attempt, Job, JobState, Server
+from deployments.models import Job, Server
 from deployments.services import (
     batches,
     clones,
@@ -49,14 +49,11 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.05
 LEASE_MS = 10_000
-HEADS_S = 60.0
 LOGS_A_READ = 100  # chunks a stream and tick
 ENTRIES_A_STORE = 500  # bounds memory and the length of a transaction
 TELEMETRY_A_READ = 50
 BEATS_A_TICK = 5000
-MAX_BEAT_BYTES = 128 * 1024
 BEATS_A_PERIOD, BEAT_BYTES_A_PERIOD = 300, 2 * 2**20  # of one server in five seconds: an agent beats once, with 1 kB
-MAX_ACTIVE = 1000  # attempts that one beat may name
 RELEASE = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
 
 
@@ -64,13 +61,13 @@ class Ingest:
     """`run()` until SIGTERM. With Redis or the database away it waits and loses nothing: cursors move with rows."""
 
     def __init__(self, url: str) -> None:
-        self.redis = _connect(url)
+        self.redis = incoming.connect(url)
         self.beats = self.redis.pubsub(ignore_subscribe_messages=True)
         self.me = secrets.token_hex(8)
         self.telemetry = Telemetry()
         self.log_cursors: dict[int, str] = {}
         self.telemetry_cursors: dict[int, str] = {}
-        self.heads: dict[int, tuple[str, int, float]] = {}  # job id -> (attempt, last line, when it moved)
+        self.heads = Heads()
         self.hosts = clones.Watch()
         self.active: dict[int, set[str]] = {}  # server -> attempts that its beats name as running
         self.unanswered: dict[str, datetime] = {}  # attempts that reaper.give_up looks at
@@ -121,7 +118,7 @@ class Ingest:
         self.log_cursors.clear()
         self._due.clear()
         self._reading_since = time.monotonic()
-        self._seed_heads()
+        self.heads.seed()
         self._load_servers()
         self._mend_cursors()
         while not self.stopping:
@@ -197,7 +194,7 @@ class Ingest:
                 pipeline.xinfo_stream(name(pk))
             for (pk, cursor), info in zip(list(cursors.items()), pipeline.execute(raise_on_error=False), strict=True):
                 # Where there is no such stream yet, an error says so.
-                if isinstance(info, Exception) or _place(info["last-generated-id"].decode()) < _place(cursor):
+                if isinstance(info, Exception) or incoming.is_before(info["last-generated-id"].decode(), cursor):
                     cursors[pk] = "0"
 
     def _read(
@@ -211,7 +208,17 @@ class Ingest:
             if not self._remove_what_is_no_stream(cursors):
                 raise
             answer = []
-        return list(answer.items()) if isinstance(answer, dict) else answer
+        found = list(answer.items()) if isinstance(answer, dict) else answer
+        return [(key, entries) for key, entries in found if self._has_places(key, entries)]
+
+    def _has_places(self, key: bytes, entries: Iterable[tuple[bytes, Any]]) -> bool:
+        """False where a server has named a place after which none comes; then its stream goes, and it is off."""
+        if all(map(incoming.is_place, (entry_id for entry_id, _fields in entries))):
+            return True
+        self.redis.unlink(key)
+        why = Text("它在自己的数据流中写了不可能的编号", "it wrote impossible ids into its stream")
+        self.quota.report(incoming.server_of(key), why)
+        return False
 
     def _remove_what_is_no_stream(self, keys: Iterable[str]) -> bool:
         """One server that writes something else where its stream should be would keep us from all of them."""
@@ -222,7 +229,7 @@ class Ingest:
         for name in wrong:
             self.redis.unlink(name)
             why = Text("它把别的东西写在了自己的数据流的位置", "it wrote something else where its stream should be")
-            self.quota.report(_server_of(name.encode()), why)
+            self.quota.report(incoming.server_of(name.encode()), why)
         return bool(wrong)
 
     def _read_beats(self, at: float) -> None:
@@ -230,12 +237,12 @@ class Ingest:
             message = self.beats.get_message(timeout=0.0)
             if message is None:
                 return
-            pk = _server_of(message["channel"])
+            pk = incoming.server_of(message["channel"])
             if self._beats_too_much(pk, len(message["data"])):
                 continue
             self.telemetry.beat(pk, at)
-            said = _beat(message["data"])
-            self.active[pk] = _active(said)
+            said = incoming.beat(message["data"])
+            self.active[pk] = incoming.active(said)
             self.telemetry.speaks(pk, readings.agent(said))
             self.workers[pk] = json.dumps([round(at, 3), said.get("worker") is True])
             counted = refusals.read(said)
@@ -275,9 +282,9 @@ class Ingest:
         """Store what came, then trim, acknowledge and publish, in this order: a trimmed entry is stored, an
         acknowledged one is trimmed, a published one is acknowledged."""
         keys = {streams.logs(pk): cursor for pk, cursor in self.log_cursors.items()}
-        batch = {_server_of(key): _entries(entries) for key, entries in self._read(keys, LOGS_A_READ)}
+        batch = {incoming.server_of(key): incoming.fields_of(entries) for key, entries in self._read(keys, LOGS_A_READ)}
         batch = {pk: entries for pk, entries in batch.items() if entries and pk in self.log_cursors}
-        for portion in _portions(batch, ENTRIES_A_STORE):
+        for portion in incoming.portions(batch, ENTRIES_A_STORE):
             self._store_logs(portion)
 
     def _store_logs(self, batch: jobs_ingest.Batch) -> None:
@@ -286,7 +293,7 @@ class Ingest:
         for pk, entries in batch.items():
             last = entries[-1][0].decode()
             self.log_cursors[pk] = last
-            pipeline.xtrim(streams.logs(pk), minid=_after(last), approximate=False)
+            pipeline.xtrim(streams.logs(pk), minid=incoming.after(last), approximate=False)
         pipeline.execute()
         pipeline = self.redis.pipeline(transaction=False)
         for (pk, attempt), place in stored.acked.items():
@@ -312,7 +319,7 @@ class Ingest:
             if size == 1:
                 return jobs_ingest.skip(batch)
         done = jobs_ingest.Stored()
-        for part in _portions(batch, 1) if len(batch) == 1 else ({pk: batch[pk]} for pk in batch):
+        for part in incoming.portions(batch, 1) if len(batch) == 1 else ({pk: batch[pk]} for pk in batch):
             done.add(self._stored(part))
         return done
 
@@ -323,7 +330,7 @@ class Ingest:
             data = {"attempt": chunk.attempt, "first": chunk.first, "n": chunk.n, "text": text}
             last = chunk.first + chunk.n - 1
             made.append(live.message(f"job:{job_id}", "log", data, last))
-            self.heads[job_id] = (chunk.attempt, last, time.monotonic())
+            self.heads.moved(job_id, chunk.attempt, last)
         for job in stored.jobs.values():
             data = jobs.as_json(job)
             made.append(live.message(f"job:{job.pk}", "state", data, 0))
@@ -335,8 +342,8 @@ class Ingest:
         keys = {streams.telemetry(pk): cursor for pk, cursor in self.telemetry_cursors.items()}
         messages: Messages = []
         for key, entries in self._read(keys, TELEMETRY_A_READ):
-            pk = _server_of(key)
-            for entry_id, fields in _entries(entries):
+            pk = incoming.server_of(key)
+            for entry_id, fields in incoming.fields_of(entries):
                 self.telemetry_cursors[pk] = entry_id.decode()
                 sent = int(entry_id.split(b"-")[0]) / 1000  # Redis's clock at XADD, so a backlog keeps its times
                 self.lag_ms = max(self.lag_ms, (at - sent) * 1000)
@@ -355,29 +362,13 @@ class Ingest:
         pipeline.execute(raise_on_error=False)
         join_news.watch(self.telemetry.open_topics)
         self.lag_ms = 0.0
-        return messages + self._open_heads()
+        return messages + self.heads.messages(self.telemetry.open_topics)
 
     def _judge_silence(self, at: float, monotonic: float) -> None:
         if self._is_due("listen", monotonic, float("inf")):
             self.silence.begin(self.redis, self.telemetry.servers.values(), monotonic)
         heard = self.telemetry.last_heard
         self.silence.judge(self.redis, self.telemetry.servers, heard, monotonic, at, reaper.restarting())
-
-    def _seed_heads(self) -> None:
-        """The heads of what moved lately: a predecessor may have died between its commit and its messages."""
-        lately = timezone.now() - timedelta(seconds=HEADS_S)
-        for attempt in Attempt.objects.filter(Q(state=JobState.RUNNING) | Q(ended_at__gt=lately))[:1000]:
-            self.heads[attempt.job_id] = (attempt.pk, attempt.next_line - 1, time.monotonic())
-
-    def _open_heads(self) -> Messages:
-        """Each open job topic's last line again: a lost last message shows no hole by itself."""
-        old = time.monotonic() - HEADS_S
-        self.heads = {pk: head for pk, head in self.heads.items() if head[2] > old}
-        return [
-            live.message(f"job:{pk}", "head", {"attempt": attempt}, last)
-            for pk, (attempt, last, _) in self.heads.items()
-            if f"job:{pk}" in self.telemetry.open_topics
-        ]
 
     def _each_five_seconds(self, monotonic: float) -> None:
         self.telemetry.flush()
@@ -408,69 +399,3 @@ class Ingest:
             count += 1
         if count:
             pipeline.execute()
-
-
-def _portions(batch: jobs_ingest.Batch, most: int) -> Iterator[jobs_ingest.Batch]:
-    """The batch in parts of at most `most` entries: unpacked, an entry may be a hundred times as long."""
-    part: jobs_ingest.Batch = {}
-    count = 0
-    for pk, entries in batch.items():
-        for entry in entries:
-            part.setdefault(pk, []).append(entry)
-            count += 1
-            if count == most:
-                yield part
-                part, count = {}, 0
-    if part:
-        yield part
-
-
-def _connect(url: str) -> Any:
-    """Redis ends the connections that hold most when all of them together hold too much: never ours, which reads
-    what was written while nobody read."""
-
-    def stay(connection: Any) -> None:
-        connection.on_connect()
-        connection.send_command("CLIENT", "NO-EVICT", "ON")
-        try:
-            connection.read_response()
-        except redis.ResponseError:
-            pass  # a Redis before 7 ends none
-
-    return redis.Redis.from_url(url, socket_timeout=10, health_check_interval=30, redis_connect_func=stay)
-
-
-def _server_of(key: bytes) -> int:
-    """7 of `h:7:telemetry`; -1 for a channel that somebody made up."""
-    part = key.split(b":")[1]
-    return int(part) if part.isdigit() else -1
-
-
-def _entries(entries: list[tuple[bytes, dict[bytes, bytes] | None]]) -> list[tuple[bytes, dict[bytes, bytes]]]:
-    return [(entry_id, fields or {}) for entry_id, fields in entries]
-
-
-def _place(entry_id: str) -> tuple[int, int]:
-    """A stream id as what it orders by."""
-    milliseconds, _, sequence = entry_id.partition("-")
-    return int(milliseconds), int(sequence or 0)
-
-
-def _after(entry_id: str) -> str:
-    milliseconds, _, sequence = entry_id.partition("-")
-    return f"{milliseconds}-{int(sequence) + 1}"
-
-
-def _beat(data: bytes) -> dict[str, Any]:
-    """What a beat says, {} where it is not to be read."""
-    try:
-        said = json.loads(data) if len(data) <= MAX_BEAT_BYTES else {}
-    except (ValueError, RecursionError):
-        return {}
-    return said if isinstance(said, dict) else {}
-
-
-def _active(said: dict[str, Any]) -> set[str]:
-    """The attempts that a beat names as running."""
-    active = said.get("active")
-    return {name for name in active[:MAX_ACTIVE] if isinstance(name, str)} if isinstance(active, list) else set()

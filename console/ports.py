@@ -20,7 +20,10 @@ SERVERS = Text("被管服务器", "servers")
 
 
 class Way(NamedTuple):
-    """One connection over TCP; `tls` is None where the other side decides. `inside`: it never leaves this machine."""
+    """One connection over TCP; `tls` is None where the other side decides. `inside`: it never leaves this machine.
+
+    `ssh`: it encrypts by itself, without TLS.
+    """
 
     source: Text
     target: Text
@@ -28,7 +31,7 @@ class Way(NamedTuple):
     tls: bool | None
     purpose: Text
     inside: bool
-    protocol: str = "TCP"
+    ssh: bool = False
 
 
 def ways() -> list[Way]:
@@ -98,7 +101,7 @@ def _enrolment() -> list[Way]:
     if is_loopback(urlsplit(addresses.public_url()).hostname or ""):
         return []
     purpose = Text("批量加入（SSH，可选）", "enrolling many by SSH, where that is used")
-    return [Way(CONSOLE, SERVERS, SSH_PORT, None, purpose, False, "SSH")]
+    return [Way(CONSOLE, SERVERS, SSH_PORT, None, purpose, False, ssh=True)]
 
 
 HEAD = Text("来源,目标,端口,协议,TLS,用途", "source,target,port,protocol,TLS,purpose")
@@ -108,14 +111,14 @@ ITSELF = Text("SSH 自身加密", "SSH encrypts itself")
 
 def cells(way: Way, language: int) -> list[str]:
     """The row as HEAD names it, in Chinese (0) or English (1)."""
-    tls = ITSELF if way.protocol == "SSH" else MAYBE if way.tls is None else YES if way.tls else NO
-    texts = [way.source[language], way.target[language], str(way.port), way.protocol, tls[language]]
+    tls = ITSELF if way.ssh else MAYBE if way.tls is None else YES if way.tls else NO
+    texts = [way.source[language], way.target[language], str(way.port), "TCP", tls[language]]
     return [*texts, way.purpose[language]]
 
 
 def as_json(way: Way) -> dict[str, object]:
     return {
         "source": way.source.en, "target": way.target.en, "port": way.port,
-        "protocol": way.protocol.lower(), "tls": way.tls,
+        "protocol": "tcp", "tls": way.tls,
         "purpose": {"zh": way.purpose.zh, "en": way.purpose.en}, "inside": way.inside,
     }  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, cast
 
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import URLPattern, path
 from django.utils.translation import gettext as _
 from django.views.generic import RedirectView
@@ -23,7 +23,10 @@ def administrators_only(view: Callable[..., HttpResponse]) -> Callable[..., Http
         if not user.may("administrator"):
             raise NotAllowed(_("Only an administrator may open RQ's own pages."), _("Open the page of queues."))
         user.is_staff = True  # for this request alone: it is never saved
-        return view(request, *args, **named)
+        try:
+            return view(request, *args, **named)
+        except IndexError as error:  # they take their queues by number
+            raise Http404 from error
 
     return guarded
 

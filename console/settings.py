@@ -31,7 +31,7 @@ DEMO_SERVERS = env.number("DEMO_SERVERS", 20, least=0, most=5000)
 
 # How much one server may hold in Redis before it is switched off; 0: as services/quota.py thinks by Redis's memory.
 SERVER_QUOTA_MB = env.number("SERVER_QUOTA_MB", 0, least=0, most=1_000_000)
-# The share of the servers that, silent at once, makes the console doubt itself; see deployments/services/doubt.py.
+# The share of the servers that, silent at once, makes the console doubt itself; see deployments/services/silence.py.
 DOUBT_SHARE = env.share("DOUBT_SHARE", 0.3)
 
 # How other servers reach this console and its Redis; console/addresses.py makes up for what is left out.
@@ -173,6 +173,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": LOG_LINE, "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"quiet": {"()": "console.quiet.WithoutTokens"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["quiet"]}},
     "root": {"handlers": ["console"], "level": env.one_of("LOG_LEVEL", "INFO", ["DEBUG", "INFO", "WARNING", "ERROR"])},
 }

@@ -7,7 +7,7 @@ from ninja import Field, Router
 
 from console.answers import Answer
 from console.idempotency import answer_once
-from deployments.batch_api import Strict
+from deployments.asked import Strict, user_of
 from deployments.services import batches, jobs, selection, versions
 
 router = Router(tags=["agents"])
@@ -60,11 +60,11 @@ def list_agents(request: HttpRequest) -> HttpResponse:
     "/agents/upgrade", summary="Bring agents to the console's version, as a batch", response={201: dict[str, Any]}
 )
 def upgrade(request: HttpRequest, new: Upgrade) -> HttpResponse:
-    jobs.check_may_operate(request.user)  # type: ignore[arg-type]
+    jobs.check_may_operate(user_of(request))
     plan = batches.Plan(new.canary, new.wave, new.stop_after, new.spread)
 
     def make() -> tuple[int, dict[str, Any]]:
-        batch = versions.upgrade(versions.hit(new.servers), plan, by=request.user, ticket=new.ticket)  # type: ignore[arg-type]
+        batch = versions.upgrade(versions.hit(new.servers), plan, by=user_of(request), ticket=new.ticket)
         return 201, batches.as_json(batch)
 
     status, body = answer_once(request, make)

@@ -6,17 +6,16 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from ninja import Field, Query, Router, Schema
-from pydantic import ConfigDict
 
 from console.answers import Answer
 from console.errors import NotFound
 from console.idempotency import answer_once
-from console.models import User
 from deployments import kinds
 from deployments.agent_api import router as agent_router
+from deployments.asked import Strict, find_server, user_of
 from deployments.batch_api import router as batch_router
 from deployments.inventory_api import router as inventory_router
-from deployments.models import Attempt, Job, JobState, Server
+from deployments.models import Attempt, Job, JobState
 from deployments.services import jobs, logs, stacks, waiting, wheel_bundles
 
 router = Router(tags=["jobs"])
@@ -25,9 +24,7 @@ router.add_router("", inventory_router)
 router.add_router("", agent_router)
 
 
-class NewJob(Schema):
-    model_config = ConfigDict(extra="forbid")  # a misspelt `params` must not run a job with the defaults
-
+class NewJob(Strict):
     kind: str = Field(max_length=40, description="Name of the job kind, for example `check`")
     server: str = Field(max_length=63, description="Name of the server")
     params: dict[str, Any] = Field(default_factory=dict, description="Parameters of the kind")
@@ -35,9 +32,7 @@ class NewJob(Schema):
     wait: bool = Field(default=True, description="false: refuse the job where it would have to wait for another")
 
 
-class NewWish(Schema):
-    model_config = ConfigDict(extra="forbid")
-
+class NewWish(Strict):
     stack: str = Field(max_length=63, description="Name of the stack; empty takes the wish away")
     servers: list[str] = Field(max_length=2000, description="Names of the servers that are to have it")
 
@@ -59,14 +54,7 @@ def list_kinds(request: HttpRequest) -> HttpResponse:
 @router.post("/jobs", summary="Queue a job", response={201: dict[str, Any]})
 def create(request: HttpRequest, new: NewJob) -> HttpResponse:
     def make() -> tuple[int, dict[str, Any]]:
-        server = Server.objects.filter(name=new.server).first()
-        if server is None:
-            raise NotFound(
-                _("There is no server “%(name)s”.") % {"name": new.server},
-                _("GET /api/v1/servers lists the names."),
-                code="unknown_server",
-            )
-        by: User = request.user  # type: ignore[assignment]
+        server, by = find_server(new.server), user_of(request)
         job = jobs.queue_job(server, new.kind, new.params, by=by, ticket=new.ticket, wait=new.wait)
         return 201, jobs.as_json(job)
 
@@ -107,14 +95,14 @@ def log(request: HttpRequest, job_id: int, after: int = 0, limit: int = 1000) ->
 
 @router.post("/jobs/{int:job_id}/cancel", summary="Cancel a job", response={202: dict[str, Any]})
 def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
-    job = jobs.cancel_job(_job(job_id), by=request.user)  # type: ignore[arg-type]
+    job = jobs.cancel_job(_job(job_id), by=user_of(request))
     return Answer(jobs.as_json(job), status=202)
 
 
 @router.post("/jobs/{int:job_id}/retry", summary="Run an ended job again", response={201: dict[str, Any]})
 def retry(request: HttpRequest, job_id: int) -> HttpResponse:
     def make() -> tuple[int, dict[str, Any]]:
-        return 201, jobs.as_json(jobs.retry_job(_job(job_id), by=request.user))  # type: ignore[arg-type]
+        return 201, jobs.as_json(jobs.retry_job(_job(job_id), by=user_of(request)))
 
     status, body = answer_once(request, make)
     return Answer(body, status=status)
@@ -122,7 +110,7 @@ def retry(request: HttpRequest, job_id: int) -> HttpResponse:
 
 @router.post("/stack-wishes", tags=["stacks"], summary="Say which stack servers are to have")
 def wish_stack(request: HttpRequest, new: NewWish) -> HttpResponse:
-    changed = stacks.wish(new.servers, new.stack, by=request.user)  # type: ignore[arg-type]
+    changed = stacks.wish(new.servers, new.stack, by=user_of(request))
     return Answer({"stack": new.stack or None, "changed": sorted(server.name for server in changed)})
 
 

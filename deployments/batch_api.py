@@ -6,20 +6,16 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from ninja import Field, Query, Router, Schema
-from pydantic import ConfigDict
 
 from console.answers import Answer
 from console.errors import NotFound
 from console.idempotency import answer_once
 from console.models import User
+from deployments.asked import Strict, find_server, user_of
 from deployments.models import Batch, BatchState, Server
 from deployments.services import batches, jobs, selection, servers
 
 router = Router(tags=["batches"])
-
-
-class Strict(Schema):
-    model_config = ConfigDict(extra="forbid")  # a misspelt filter must not hit every server
 
 
 class Selection(Strict):
@@ -57,7 +53,7 @@ def create(request: HttpRequest, new: NewBatch) -> HttpResponse:
         return Answer(_dry(new, asked, plan))
 
     def make() -> tuple[int, dict[str, Any]]:
-        batch = batches.start(new.kind, new.params, asked, plan, by=_user(request), ticket=new.ticket)
+        batch = batches.start(new.kind, new.params, asked, plan, by=user_of(request), ticket=new.ticket)
         return 201, batches.as_json(batch)
 
     status, body = answer_once(request, make)
@@ -105,7 +101,7 @@ def show(request: HttpRequest, batch_id: int) -> HttpResponse:
 
 def _act(request: HttpRequest, batch_id: int, act: Callable[[Batch, User], Batch]) -> HttpResponse:
     def make() -> tuple[int, dict[str, Any]]:
-        return 202, batches.as_json(act(_batch(batch_id), _user(request)))
+        return 202, batches.as_json(act(_batch(batch_id), user_of(request)))
 
     status, body = answer_once(request, make)
     return Answer(body, status=status)
@@ -143,7 +139,7 @@ class Queue(Strict):
 
 @router.post("/servers/{name}/queue", summary="Pause or resume a server's queue", tags=["servers"])
 def queue(request: HttpRequest, name: str, wanted: Queue) -> HttpResponse:
-    server, by = _server(name), _user(request)
+    server, by = find_server(name), user_of(request)
     if wanted.paused:
         server = servers.pause_queue(server, by=by, reason=wanted.reason)
     else:
@@ -160,7 +156,7 @@ class Maintenance(Strict):
 @router.post("/servers/{name}/maintenance", summary="Begin or end a server's maintenance", tags=["servers"])
 def maintenance(request: HttpRequest, name: str, wanted: Maintenance) -> HttpResponse:
     more = {"reason": wanted.reason, "ticket": wanted.ticket}
-    return Answer(_queue(servers.set_maintenance(_server(name), wanted.maintenance, by=_user(request), **more)))
+    return Answer(_queue(servers.set_maintenance(find_server(name), wanted.maintenance, by=user_of(request), **more)))
 
 
 def _queue(server: Server) -> dict[str, Any]:
@@ -172,21 +168,6 @@ def _queue(server: Server) -> dict[str, Any]:
         "reason": server.queue_paused_reason,
         "by": by.username if by else None,
     }
-
-
-def _user(request: HttpRequest) -> User:
-    return request.user  # type: ignore[return-value]  # Bearer sets it
-
-
-def _server(name: str) -> Server:
-    server = Server.objects.filter(name=name[:63]).first()
-    if server is None:
-        raise NotFound(
-            _("There is no server “%(name)s”.") % {"name": name[:63]},
-            _("GET /api/v1/servers lists the names."),
-            code="unknown_server",
-        )
-    return server
 
 
 def _batch(batch_id: int) -> Batch:

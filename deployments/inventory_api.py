@@ -4,20 +4,16 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
-from ninja import Field, Router, Schema
-from pydantic import ConfigDict
+from ninja import Field, Router
 
 from console.answers import Answer
 from console.errors import NotFound
 from console.models import User
+from deployments.asked import Strict, find_server, user_of
 from deployments.models import SavedFilter, Server
 from deployments.services import filters, history, inventory, lifecycle, selection, servers
 
 router = Router(tags=["servers"])
-
-
-class Strict(Schema):
-    model_config = ConfigDict(extra="forbid")
 
 
 class Drain(Strict):
@@ -180,18 +176,3 @@ def filter_json(row: SavedFilter, by: User) -> dict[str, Any]:
         "owner": row.user.username,
         "mine": row.user_id == by.pk,
     }
-
-
-def user_of(request: HttpRequest) -> User:
-    return request.user  # type: ignore[return-value]  # Bearer sets it
-
-
-def find_server(name: str) -> Server:
-    server = Server.objects.filter(name=name[:63]).first()
-    if server is None:
-        raise NotFound(
-            _("There is no server “%(name)s”.") % {"name": name[:63]},
-            _("GET /api/v1/servers lists the names."),
-            code="unknown_server",
-        )
-    return server

@@ -5,24 +5,16 @@ from typing import Any, NamedTuple
 
 from django.utils.translation import gettext_lazy as _
 
+from deployments.looks import Look
 from deployments.models import Enrolment
 
-
-class Word(NamedTuple):
-    """A state as a page shows it: symbol of static/icons.svg, class, word."""
-
-    icon: str
-    css: str
-    word: Any
-
-
 WORDS = {
-    "waiting": Word("state-queued", "stale", _("not run yet")),
-    "called": Word("state-running", "info", _("the host has called")),
-    "used": Word("state-running", "info", _("credentials handed out")),
-    "online": Word("state-ok", "ok", _("online")),
-    "reading": Word("state-ok", "ok", _("joined")),
-    "expired": Word("state-stale", "stale", _("expired")),
+    "waiting": Look("state-queued", "stale", _("not run yet")),
+    "called": Look("state-running", "info", _("the host has called")),
+    "used": Look("state-running", "info", _("credentials handed out")),
+    "online": Look("state-ok", "ok", _("online")),
+    "reading": Look("state-ok", "ok", _("joined")),
+    "expired": Look("state-stale", "stale", _("expired")),
 }
 
 

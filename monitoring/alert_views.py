@@ -10,6 +10,7 @@ from django.views.decorators.http import require_GET, require_POST
 from console import alerts
 from console.middleware import wants_json
 from console.models import Alert
+from deployments.views.lookup import user_of
 
 AT_MOST = 500  # open ones that are drawn; a site with more has one cause behind them
 ENDED_SHOWN = 50
@@ -36,6 +37,6 @@ def alert_counts(request: HttpRequest) -> JsonResponse:
 
 @require_POST
 def alert_resolve(request: HttpRequest, pk: int) -> HttpResponse:
-    alerts.resolve_by_hand(request.user, pk)  # type: ignore[arg-type]
+    alerts.resolve_by_hand(user_of(request), pk)
     messages.success(request, _("Resolved. It comes back if its cause does."))
     return redirect("monitoring:alert-list")

@@ -7,12 +7,12 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from ninja import Field, Query, Router, Schema
-from pydantic import ConfigDict
 
 from console import alerts
 from console.answers import Answer
-from console.errors import ConsoleError, NotFound
-from console.models import Alert, User
+from console.errors import ConsoleError
+from console.models import Alert
+from deployments.asked import Strict, find_server, user_of
 from deployments.models import Server
 from deployments.services import installs, inventory, selection, servers, stacks
 from deployments.stacks import plan
@@ -50,13 +50,11 @@ def list_servers(request: HttpRequest, simulated: bool | None = None, find: str 
 
 @router.get("/servers/{name}", summary="One server with its NPUs, processes and facts")
 def show(request: HttpRequest, name: str) -> HttpResponse:
-    return _whole(_server(name))
+    return _whole(find_server(name))
 
 
-class Change(Schema):
+class Change(Strict):
     """What a PATCH may hold; what is left out stays."""
-
-    model_config = ConfigDict(extra="forbid")
 
     display_name: str | None = Field(default=None, max_length=100)
     site: str | None = Field(default=None, max_length=63)
@@ -72,7 +70,7 @@ class Change(Schema):
 @router.patch("/servers/{name}", summary="Change what people say about a server")
 def change(request: HttpRequest, name: str, wanted: Change) -> HttpResponse:
     """`If-Match` is the `ETag` that GET gave; another's change in between is answered 412."""
-    server = _server(name)
+    server = find_server(name)
     version = request.headers.get("If-Match", "").strip().removeprefix("W/").strip('"')
     if not version:
         raise ConsoleError(
@@ -85,8 +83,7 @@ def change(request: HttpRequest, name: str, wanted: Change) -> HttpResponse:
     ticket = sent.pop("ticket", "")
     values = {field: value for field, value in sent.items() if value is not None}
     expected = None if version == "*" else version
-    by: User = request.user  # type: ignore[assignment]
-    return _whole(inventory.edit(server, values, by=by, ticket=ticket, version=expected))
+    return _whole(inventory.edit(server, values, by=user_of(request), ticket=ticket, version=expected))
 
 
 def _whole(server: Server) -> HttpResponse:
@@ -112,20 +109,9 @@ def _whole(server: Server) -> HttpResponse:
     return answer
 
 
-def _server(name: str) -> Server:
-    server = Server.objects.filter(name=name[:63]).first()
-    if server is None:
-        raise NotFound(
-            _("There is no server “%(name)s”.") % {"name": name[:63]},
-            _("GET /api/v1/servers lists the names."),
-            code="unknown_server",
-        )
-    return server
-
-
 @router.get("/servers/{name}/stack-plan", tags=["stacks"], summary="The steps that bring a server to a stack")
 def stack_plan(request: HttpRequest, name: str, stack: str, choices: Query[PlanChoices]) -> HttpResponse:
-    server, wanted = stacks.find_server(name), stacks.find(stack)
+    server, wanted = find_server(name), stacks.find(stack)
     options = installs.options_for(server, choices.dict())
     made = stacks.plan_for(server, wanted, options, stack_holders.of(server))
     return Answer({"server": server.name, "simulated": server.simulated, **plan.as_json(made)})

@@ -14,6 +14,7 @@ from deployments.stacks import verdict
 from deployments.stacks.catalogue import newest_first
 from deployments.stacks.fields import STATES
 from deployments.stacks.options import CANN_PLACES, LAYERINGS, ROUTES, Options
+from deployments.views.lookup import find_server
 from monitoring.services import stack_holders, stack_page
 
 PAGE = 200
@@ -80,7 +81,7 @@ def stack_detail(request: HttpRequest, name: str) -> HttpResponse:
 @require_GET
 def stack_plan(request: HttpRequest, name: str, server: str) -> HttpResponse:
     """What would run to bring one server to the stack, with the operator's choices beside it."""
-    stack, found = stacks.find(name), stacks.find_server(server)
+    stack, found = stacks.find(name), find_server(server)
     refusal: ConsoleError | None = None
     options = Options()
     try:

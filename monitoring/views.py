@@ -1,7 +1,7 @@
 """The fleet and server pages, and what their scripts ask for."""
 
 import time
-from typing import Any, cast
+from typing import Any
 
 from django.contrib import messages
 from django.db.models import Count
@@ -12,14 +12,14 @@ from django.utils.translation import ngettext
 from django.views.decorators.http import require_GET, require_POST
 
 from console import spreadsheet
-from console.errors import Invalid, NotAllowed, NotFound
-from console.models import User
+from console.errors import Invalid, NotAllowed
 from console.templatetags.frame import texts_for_scripts
 from deployments import kinds
-from deployments.models import Job, JobState, Server
+from deployments.models import Job, JobState
 from deployments.services import clones, enrol, filters, inventory, versions
 from deployments.services import history as history_of
 from deployments.services import servers as switches
+from deployments.views.lookup import find_server, user_of
 from deployments.views.server_inventory import change_row
 from monitoring import history
 from monitoring.services import (
@@ -72,7 +72,7 @@ def _fleet(request: HttpRequest, *, listing: bool) -> HttpResponse:
         "groups": [] if wall else [_group(group, asked) for group in fleet_query.arrange(servers, asked)],
         "strips": fleet_strip.strips(servers, asked, _jobs_under_way()),
         "choices": page_texts.choices(),
-        "saved": [(row, "?" + row.query) for row in filters.visible_to(cast(User, request.user))[:SAVED_SHOWN]],
+        "saved": [(row, "?" + row.query) for row in filters.visible_to(user_of(request))[:SAVED_SHOWN]],
         "here": asked.address()[1:],
         "back": request.get_full_path(),
         "data": {**fleet_page.block(servers, at), "limits": live_state.RANGES},
@@ -157,7 +157,7 @@ def fleet_csv(request: HttpRequest) -> StreamingHttpResponse:
 @require_POST
 def demo_remove(request: HttpRequest) -> HttpResponse:
     """Take the demo fleet away, all at once."""
-    user = cast(User, request.user)  # LoginRequiredMiddleware lets nobody else in
+    user = user_of(request)
     if not user.may("administrator"):
         raise NotAllowed(_("Only an administrator may remove the simulated servers."), _("Ask one to do it."))
     n = enrol.remove_demo(by=user)
@@ -173,7 +173,7 @@ def demo_remove(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 def server_detail(request: HttpRequest, name: str) -> HttpResponse:
-    server = _server(name)
+    server = find_server(name)
     now = live_state.now(server)
     agent = versions.shown(server)
     minutes = history.recent(server.pk, server_page.SPARK_S // 60)
@@ -195,6 +195,7 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
         "drain": switches.drain_word(server),
         "busy": len(switches.busy_jobs(server)) if server.draining and not server.drained_at else 0,
         "is_gone": server.is_gone,
+        "has_left": not server.is_gone and history_of.has_left(server),
         "host": server_page.host_figures(now["host"]),
         "matrix": link_matrix.matrix(server.facts.get("topology")),
         "agent_look": agent.look if agent and agent.state != "unknown" else None,
@@ -215,7 +216,7 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
 @require_GET
 def server_facts(request: HttpRequest, name: str) -> HttpResponse:
     """All that the agent found, how old it is, and why what is missing is missing."""
-    server = _server(name)
+    server = find_server(name)
     now = live_state.now(server)
     groups = facts_page.groups(server.facts)
     tables = facts_page.tables(server.facts, now, inventory.guessed_roles(server))
@@ -232,16 +233,7 @@ def server_facts(request: HttpRequest, name: str) -> HttpResponse:
 @require_GET
 def server_now(request: HttpRequest, name: str) -> JsonResponse:
     """The server's "now", as the topic server:<id> sends it."""
-    return JsonResponse(live_state.now(_server(name)))
-
-
-def _server(name: str) -> Server:
-    try:
-        return Server.objects.get(name=name)
-    except Server.DoesNotExist:
-        raise NotFound(
-            _("There is no server called %(name)s.") % {"name": name[:63]}, _("Choose one from the list of servers.")
-        ) from None
+    return JsonResponse(live_state.now(find_server(name)))
 
 
 def _looks() -> dict[str, list[str]]:

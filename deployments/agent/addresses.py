@@ -1,29 +1,21 @@
 """Where the console's Redis is: a list of addresses, tried in order, and how the console changes it.
 
-The list of the config is what joining wrote; a newer one that the console sent lies in `<state>/addresses.json`, for
-the config is root's where root has installed the agent. It stands over one config, as new keys do. Addresses stand
+The list of the config is what joining wrote; a newer one that the console sent is a layer over it. Addresses stand
 there without user and password, which come from the config and its newer keys.
 
 The link finds out which address works and leaves it in `<state>/address`; the worker goes where the link is.
 """
 
 import dataclasses
-import json
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
-from deployments.agent import credentials, spool
+from deployments.agent import credentials, layers, spool
 from deployments.steps import Text
 
 if TYPE_CHECKING:
     from deployments.agent.config import Config
-
-log = logging.getLogger("addresses")
-
-FILE = "addresses.json"
-PRESENT = "address"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,21 +31,17 @@ class Kept:
 
 def read(state: Path, over: str) -> Kept | None:
     """The list that the console sent since the config marked `over` was written."""
-    try:
-        data = json.loads((state / FILE).read_bytes())
-        texts = [str(data[name]) for name in ("over", "console", "pin")]
-        kept = Kept(texts[0], tuple(map(str, data["redis"])), tuple(map(str, data["old"])), *texts[1:])
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        log.warning("%s cannot be read (%s); the config's own address is used", state / FILE, error)
-        return None
-    return kept if kept.over == over and kept.redis else None
+    kept = layers.read(state / layers.ADDRESSES, _kept, "the config's own address is used")
+    return kept if kept and kept.over == over and kept.redis else None
 
 
 def write(state: Path, kept: Kept) -> None:
-    """On the disk when it returns, whole."""
-    spool.write_synced(state / FILE, json.dumps(dataclasses.asdict(kept)).encode())
+    layers.write(state / layers.ADDRESSES, dataclasses.asdict(kept))
+
+
+def _kept(data: dict[str, Any]) -> Kept:
+    over, console, pin = (str(data[name]) for name in ("over", "console", "pin"))
+    return Kept(over, tuple(map(str, data["redis"])), tuple(map(str, data["old"])), console, pin)
 
 
 def layered(config: "Config") -> "Config":
@@ -71,14 +59,14 @@ def layered(config: "Config") -> "Config":
 def present(config: "Config") -> str:
     """The address that the link goes by."""
     try:
-        noted = (config.state_dir / PRESENT).read_text()[:1000].strip()
+        noted = (config.state_dir / layers.PRESENT).read_text()[:1000].strip()
     except (OSError, ValueError):
         noted = ""
     return noted if noted in config.addresses else config.addresses[0]
 
 
 def note(state: Path, address: str) -> None:
-    spool.write_whole(state / PRESENT, address.encode())
+    spool.write_whole(state / layers.PRESENT, address.encode())
 
 
 def with_user(config: "Config", address: str) -> str:

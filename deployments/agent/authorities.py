@@ -1,20 +1,17 @@
-"""Whom this server trusts for Redis over TLS: what its config says, or what the console has ordered since.
+"""Whom this server trusts for Redis over TLS: what its config says, or what the console has ordered since, which is
+a layer over it."""
 
-An order is kept in `<state>/authorities.json`, since only root may write the config where root has installed the
-agent. It stands over one config: one that joining has written anew ends it.
-"""
-
+import dataclasses
 import hashlib
-import json
-import logging
 import ssl
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from deployments.agent import spool
+from deployments.agent import layers
 
-log = logging.getLogger("authorities")
+if TYPE_CHECKING:
+    from deployments.agent.config import Config
 
-FILE = "authorities.json"
 MAX_PEM = 65536
 
 
@@ -32,19 +29,20 @@ def digest(pem: str) -> str:
     return hashlib.sha256(pem.encode()).hexdigest()
 
 
+def layered(config: "Config") -> "Config":
+    """The config with the authorities that the console ordered since the file was written."""
+    return dataclasses.replace(config, redis_ca=newest(config.state_dir, config.redis_ca))
+
+
 def newest(state_dir: Path, config_pem: str) -> str:
     """What was ordered since the config, which says `config_pem`, was written; else that."""
-    try:
-        data = json.loads((state_dir / FILE).read_bytes())
-        over, pem = str(data["over"]), str(data["pem"])
-    except FileNotFoundError:
-        return config_pem
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        log.warning("%s cannot be read (%s); the config's own authorities are trusted", state_dir / FILE, error)
-        return config_pem
-    return pem if over == digest(config_pem) and is_authority(pem) else config_pem
+    kept = layers.read(
+        state_dir / layers.AUTHORITIES,
+        lambda data: (str(data["over"]), str(data["pem"])),
+        "the config's own authorities are trusted",
+    )
+    return kept[1] if kept and kept[0] == digest(config_pem) and is_authority(kept[1]) else config_pem
 
 
 def write(state_dir: Path, config_pem: str, pem: str) -> None:
-    """On the disk when it returns, whole."""
-    spool.write_synced(state_dir / FILE, json.dumps({"over": digest(config_pem), "pem": pem}).encode())
+    layers.write(state_dir / layers.AUTHORITIES, {"over": digest(config_pem), "pem": pem})

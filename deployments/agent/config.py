@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deployments.agent import addresses, authorities, credentials
+from deployments.agent import addresses, authorities, credentials, layers
 from deployments.agent.credentials import Pair
 from deployments.steps import Text
+
+log = logging.getLogger("config")
 
 
 class ConfigError(Exception):
@@ -93,24 +95,29 @@ OPTIONAL = {"interval_s", "simulated", "env", "redis_more", "console", "pin", "r
 
 
 def load(path: Path) -> Config:
-    """The config in `path`; fields it does not know are left for newer agents. Raises ConfigError."""
+    """The config in `path` with its layers; fields it does not know are left for newer agents. Raises ConfigError."""
     path = path.absolute()
-    return addresses.layered(_with_newer_authorities(_with_newer_keys(parse(path, _read(path)))))
+    return addresses.layered(authorities.layered(credentials.layered(parse(path, _read(path)))))
 
 
-def _with_newer_keys(config: Config) -> Config:
-    """The config with the keys that the console sent since the file was written."""
-    own = Pair(config.key, credentials.password_of(config.redis_url))
-    kept = credentials.read(config.state_dir, own)
-    config = dataclasses.replace(config, origin=credentials.mark(own))
-    if kept is None:
-        return config
-    url = credentials.with_password(config.redis_url, kept.now.password)
-    return dataclasses.replace(config, key=kept.now.key, redis_url=url, before=kept.before)
+class Current:
+    """`config` as its files have it now: keys and addresses may change while a process runs."""
 
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.seen = self._stamp()
 
-def _with_newer_authorities(config: Config) -> Config:
-    return dataclasses.replace(config, redis_ca=authorities.newest(config.state_dir, config.redis_ca))
+    def __call__(self) -> Config:
+        stamp = self._stamp()
+        if stamp != self.seen:
+            try:
+                self.config, self.seen = load(self.config.path), stamp
+            except Exception as error:
+                log.warning("the changed config is not used: %s", error)
+        return self.config
+
+    def _stamp(self) -> tuple[tuple[int, int], ...]:
+        return layers.stamp(self.config.state_dir, self.config.path)
 
 
 def parse(path: Path, data: dict[str, Any]) -> Config:

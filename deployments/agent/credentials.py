@@ -1,27 +1,19 @@
-"""New keys that the console sent, kept in `<state>/credentials.json` beside those of the config, which only root may
-write where root has installed the agent. They stand over one config: one that joining has written anew ends them.
+"""New keys that the console sent, a layer over those of the config.
 
 While the console has not said that it goes by the new ones, the ones before are kept as well, and either is taken.
 """
 
 import hashlib
-import json
-import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote, urlsplit
 
-from deployments.agent import spool
+from deployments.agent import layers
 
 if TYPE_CHECKING:
     from deployments.agent.config import Config
-
-log = logging.getLogger("credentials")
-
-FILE = "credentials.json"
-LAYERS = (FILE, "authorities.json", "addresses.json", "address")  # what stands over the config
 
 
 @dataclass(frozen=True)
@@ -45,23 +37,29 @@ def mark(pair: Pair) -> str:
     return hashlib.sha256(f"{pair.key}\n{pair.password}".encode()).hexdigest()[:32]
 
 
+def layered(config: "Config") -> "Config":
+    """The config with the keys that the console sent since the file was written."""
+    own = Pair(config.key, password_of(config.redis_url))
+    kept = read(config.state_dir, own)
+    config = replace(config, origin=mark(own))
+    if kept is None:
+        return config
+    url = with_password(config.redis_url, kept.now.password)
+    return replace(config, key=kept.now.key, redis_url=url, before=kept.before)
+
+
 def read(state_dir: Path, config: Pair) -> Kept | None:
     """What was sent to this server since its config, with the pair `config`, was written."""
-    try:
-        data = json.loads((state_dir / FILE).read_bytes())
-        before = _pair(data["before"]) if data["before"] else None
-        kept = Kept(str(data["over"]), _pair(data["now"]), before)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        log.warning("%s cannot be read (%s); the config's own keys are used", state_dir / FILE, error)
-        return None
-    return kept if kept.over == mark(config) else None
+    kept = layers.read(state_dir / layers.CREDENTIALS, _kept, "the config's own keys are used")
+    return kept if kept and kept.over == mark(config) else None
 
 
 def write(state_dir: Path, kept: Kept) -> None:
-    """On the disk when it returns, whole; nobody but this user may read it."""
-    spool.write_synced(state_dir / FILE, json.dumps(asdict(kept)).encode())
+    layers.write(state_dir / layers.CREDENTIALS, asdict(kept))
+
+
+def _kept(data: dict[str, Any]) -> Kept:
+    return Kept(str(data["over"]), _pair(data["now"]), _pair(data["before"]) if data["before"] else None)
 
 
 def _pair(data: dict[str, str]) -> Pair:
@@ -84,35 +82,6 @@ def without(url: str) -> str:
     """The address alone."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
-class Current:
-    """`config` as its files have it now: keys may change while a process runs."""
-
-    def __init__(self, config: "Config", load: Callable[[Path], "Config"]) -> None:
-        self.config = config
-        self.load = load
-        self.seen = self._stamp()
-
-    def __call__(self) -> "Config":
-        stamp = self._stamp()
-        if stamp != self.seen:
-            try:
-                self.config, self.seen = self.load(self.config.path), stamp
-            except Exception as error:
-                log.warning("the changed config is not used: %s", error)
-        return self.config
-
-    def _stamp(self) -> tuple[tuple[int, int], ...]:
-        return tuple(_stamp(path) for path in (self.config.path, *(self.config.state_dir / name for name in LAYERS)))
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    try:
-        found = path.stat()
-    except OSError:
-        return 0, 0
-    return found.st_ino, found.st_mtime_ns
 
 
 class Provider:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments import kinds
-from deployments.agent import PROTOCOL, credentials, install, signing, spool
-from deployments.agent.config import Config, load
+from deployments.agent import PROTOCOL, install, signing, spool
+from deployments.agent.config import Config, Current
 from deployments.steps import BadParams, Text, read_params
 
 MAX_BODY = 256 * 1024
@@ -37,7 +37,7 @@ class Dispatcher:
 
     def __init__(self, config: Config, redis_now: Callable[[], float], wake: Callable[[], None]) -> None:
         self.config = config
-        self.current = credentials.Current(config, load)
+        self.current = Current(config)
         self.redis_now = redis_now
         self.wake = wake
         self.counts = read_counts(config)

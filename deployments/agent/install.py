@@ -13,7 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from deployments.agent import adopt, processes, reboots, root_install, spool
+from deployments.agent import adopt, processes, reboots, root_install, spool, warily
 from deployments.agent.config import Config
 
 UNIT = Path("/etc/systemd/system/ascend-console-agent.service")
@@ -159,7 +159,7 @@ def start(install: Install) -> None:
     stop(install)
     keep = install.prefix / "bin" / "keep"
     account = pwd.getpwnam(install.user) if install.user else None
-    log = os.open(install.prefix / "log" / "keep.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+    log = warily.open_log(install.prefix / "log" / "keep.log")
     try:
         process = subprocess.Popen(
             ["/bin/sh", str(keep), *install.agent],
@@ -194,21 +194,26 @@ def stop(install: Install) -> None:
     if pid is not None:
         os.kill(pid, signal.SIGTERM)
         _wait_gone(pid)
-    lock = install.state / "agent.lock"
-    if processes.is_locked(lock):  # an agent whose keeper was killed
-        agent = lock.read_text()[:20].strip()
-        if agent.isdecimal():
-            os.kill(int(agent), signal.SIGTERM)
-            _wait_gone(int(agent))
+    warily.as_account(install.user, lambda: _stop_unkept(install.state / "agent.lock"))
     install.pid_file.unlink(missing_ok=True)
+
+
+def _stop_unkept(lock: Path) -> None:
+    """End an agent whose keeper was killed."""
+    if not processes.is_locked(lock):
+        return
+    agent = lock.read_text()[:20].strip()
+    if agent.isdecimal():
+        os.kill(int(agent), signal.SIGTERM)
+        _wait_gone(int(agent))
 
 
 def _wait_gone(pid: int) -> None:
     """Wait for a process that is not our child to end; kill it and its session when it does not."""
     until = time.monotonic() + STOP_S
     while time.monotonic() < until:
-        stat = processes.stat(pid)
-        if stat is None or stat.state in "ZX":
+        found = processes.stat(pid)
+        if found is None or found.state in "ZX":
             return
         time.sleep(0.05)
     processes.signal_session(pid, signal.SIGKILL)
@@ -230,6 +235,10 @@ def waiting(install: Install) -> list[Path]:
 
 
 def end_runners(install: Install) -> None:
+    warily.as_account(install.user, lambda: _end_runners(install))
+
+
+def _end_runners(install: Install) -> None:
     for folder in runners(install):
         who = spool.runner_identity(folder)
         if who:

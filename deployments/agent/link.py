@@ -37,7 +37,7 @@ from deployments.agent import (
     tls_words,
     trust,
 )
-from deployments.agent.config import Config, begin, load, spoken
+from deployments.agent.config import Config, Current, begin, spoken
 from deployments.agent.shipper import Shipper
 
 log = logging.getLogger("link")
@@ -195,7 +195,7 @@ class Link:
 def connect(config: Config) -> "redis.Redis":
     return redis.Redis.from_url(
         credentials.without(config.redis_url),
-        credential_provider=credentials.Provider(credentials.Current(config, load)),
+        credential_provider=credentials.Provider(Current(config)),
         socket_timeout=10.0,
         socket_connect_timeout=5.0,
         socket_keepalive=True,
@@ -244,7 +244,7 @@ def listeners(config: Config, address: str) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     _, config = begin(argparse.ArgumentParser(prog="deployments.agent.link"), argv)
-    current = credentials.Current(config, load)
+    current = Current(config)
     rotating = rotation.Rotation(current, lambda url: reaches(url, current().redis_ca))
     handlers = {**rotating.handlers, **repoint.Repoint(current, listeners).handlers}
     follower = repoint.Follower(current, listeners)

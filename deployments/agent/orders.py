@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from deployments.agent import credentials, dispatch, keys, spool
-from deployments.agent.config import Config, load
+from deployments.agent import dispatch, keys, spool
+from deployments.agent.config import Config, Current
 
 log = logging.getLogger("orders")
 
@@ -50,7 +50,7 @@ class Orders:
         self, config: Config, redis: Any, handlers: Mapping[str, Handler], refused: Callable[[str], None]
     ) -> None:
         self.config = config
-        self.current = credentials.Current(config, load)
+        self.current = Current(config)
         self.redis = redis
         self.handlers = handlers
         self.refused = refused

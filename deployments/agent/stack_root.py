@@ -6,7 +6,6 @@ from pathlib import Path
 from deployments.agent.config import Config
 from deployments.stacks.installed import ROOT
 
-
 UNKNOWN = {"stack_current": None, "stack_before": None}  # of a simulated server, whose folder is not here
 
 

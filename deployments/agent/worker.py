@@ -21,7 +21,7 @@ import redis
 
 from deployments.agent import credentials, keys, processes
 from deployments.agent.adopt import RUNNER, Adopter
-from deployments.agent.config import Config, begin, load
+from deployments.agent.config import Config, Current, begin
 from deployments.agent.dispatch import WORKER_LOCK, Dispatcher
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def connect(config: Config) -> "redis.Redis":
     """A client whose reads outlast RQ's blocking pop (worker_ttl - 15 s): redis-py's own limit is 5 s."""
     return redis.Redis.from_url(
         credentials.without(config.redis_url),
-        credential_provider=credentials.Provider(credentials.Current(config, load)),
+        credential_provider=credentials.Provider(Current(config)),
         socket_timeout=WORKER_TTL_S,
         socket_connect_timeout=CONNECT_S,
         socket_keepalive=True,
@@ -267,7 +267,7 @@ def main(argv: list[str] | None = None, runner: Sequence[str] = RUNNER) -> int:
         log.info("another worker serves this server")
         return 0 if options.burst else 1
     os.environ["RQ_KEY_PREFIX"] = keys.rq_prefix(config.prefix)
-    current, here = credentials.Current(config, load), credentials.without(config.redis_url)
+    current, here = Current(config), credentials.without(config.redis_url)
     adopting = AdoptThread(Adopter(config, runner), lambda: credentials.without(current().redis_url) != here)
     global _dispatcher
     _dispatcher = Dispatcher(config, time.time, adopting.woken.set)

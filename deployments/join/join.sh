@@ -104,6 +104,19 @@ new_enough() { # new_enough PYTHON
     "$1" -c 'import ctypes, fcntl, ssl, sys, venv, zlib; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1
 }
 
+agent_may_run() { # agent_may_run PYTHON: root's own pyenv or conda is no use to the agent's account
+    [ "$(id -u)" = 0 ] || return 0
+    account=${AGENT_USER:-ascend-console}
+    # sys.executable, for what PATH names may be a shim that only root's shell understands
+    "$1" -c 'import os, sys
+name, uid, gid = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+os.setgroups(os.getgrouplist(name, gid))
+os.setgid(gid)
+os.setuid(uid)
+os.execv(sys.executable, [sys.executable, "-c", "import ctypes, ssl, venv"])' "$account" \
+        "$(id -u "$account" 2>/dev/null || echo 65534)" "$(id -g "$account" 2>/dev/null || echo 65534)" >/dev/null 2>&1
+}
+
 find_python() { # sets `python`
     python=
     if [ -n "${PYTHON:-}" ]; then
@@ -114,15 +127,19 @@ find_python() { # sets `python`
         return
     fi
     home=${HOME:-/root}
+    private=
     for one in python3.13 python3.12 python3.11 python3.10 python3 \
+        /usr/bin/python3.1[0-9] /usr/bin/python3 \
         /usr/local/bin/python3 /usr/local/bin/python3.1[0-9] /usr/local/python3*/bin/python3 \
         /opt/*conda*/bin/python3 /opt/miniforge*/bin/python3 /usr/local/*conda*/bin/python3 \
         "$home"/*conda*/bin/python3 "$home"/miniforge*/bin/python3; do
         path=$(command -v "$one" 2>/dev/null) || continue
-        if new_enough "$path"; then
+        new_enough "$path" || continue
+        if agent_may_run "$path"; then
             python=$path
             return
         fi
+        private=${private:-$path}
     done
     unpack_runtime
 }
@@ -135,6 +152,9 @@ unpack_runtime() { # sets `python`
     *) offered= ;;
     esac
     found=$(python3 -c 'import platform; print(platform.python_version())' 2>/dev/null || echo 0)
+    [ -n "$offered" ] || [ -z "$private" ] || stop python \
+        "$private 只有 root 能用，代理账号不能运行；这里没有别的 Python 3.10 或更新版本，控制台也没有 $machine 的运行时。请安装一个所有人可用的（例如在 /usr/local），或请管理员执行 manage.py runtimes add。" \
+        "$private is for root only: the agent's account cannot run it. There is no other Python 3.10 or newer here, and the console has no runtime for $machine. Install one that everybody may use (say in /usr/local), or let an administrator run manage.py runtimes add."
     [ -n "$offered" ] || stop python \
         "这里没有 Python 3.10 或更新版本（python3: $found），控制台也没有 $machine 的运行时。请安装一个并先 export PYTHON=/路径，或请管理员执行 manage.py runtimes add。" \
         "There is no Python 3.10 or newer here (python3: $found), and the console has no runtime for $machine. Install one and “export PYTHON=/path/to/it” first, or let an administrator run manage.py runtimes add."

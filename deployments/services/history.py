@@ -64,6 +64,7 @@ WORDS = {
     "leaving": gettext_noop("leaving"),
     "decommissioned": gettext_noop("decommissioned"),
     "made": gettext_noop("made"),
+    "issued": gettext_noop("issued"),
     "rotated": gettext_noop("rotated"),
     "revoked": gettext_noop("revoked"),
     "removed": gettext_noop("removed"),
@@ -100,6 +101,12 @@ def record(server: Server, field: str, before: Any, after: Any, **more: Any) -> 
     made = change(server, field, before, after, **more)
     made.save()
     return made
+
+
+def has_left(server: Server) -> bool:
+    """True where the last that became of it is that its credentials ended; a new command brings new ones."""
+    last = ServerChange.objects.filter(server=server, field__in=("server", "credentials")).order_by("-pk").first()
+    return last is not None and last.field == "credentials" and last.after == "revoked"
 
 
 def _short(value: Any) -> Any:

@@ -10,8 +10,9 @@ from django.utils.translation import gettext as _
 
 from console import untrusted
 from console.errors import Invalid
+from console.names import is_address
 from deployments.models import Enrolment, Server
-from deployments.services import join
+from deployments.services import inventory, join
 
 MOST_LINES = 1000
 MOST_CHARACTERS = 500_000
@@ -176,14 +177,16 @@ def _wrong(line: Line, cells: dict[str, str]) -> Iterator[str]:
         yield _("“%(name)s” cannot be the name of a server: a–z, 0–9, “-”, “_”.") % {"name": line.name}
     elif line.name in join.RESERVED:
         yield _("“%(name)s” is an address of the console itself.") % {"name": line.name}
-    if len(cells.get("rack", "")) > 63:
-        yield _("The rack's name is longer than 63 characters.")
+    try:
+        inventory.clean({column: cells.get(column, "") for column in ("rack", "site")})
+    except Invalid as error:
+        yield error.what
     if line.prefix and not PREFIX.fullmatch(line.prefix):
         yield _("The folder must be an absolute path of letters, digits and . _ / - only.")
 
 
 def _is_host(host: str) -> bool:
-    return _is_address(host) or (bool(HOST_NAME.fullmatch(host)) and not re.fullmatch(r"[0-9.]+", host))
+    return is_address(host) or (bool(HOST_NAME.fullmatch(host)) and not re.fullmatch(r"[0-9.]+", host))
 
 
 def default_name(host: str) -> str:
@@ -207,14 +210,23 @@ def labels(cells: dict[str, str], problems: list[str]) -> dict[str, str]:
     """{"env": "prod"} of "env=prod;team=nlp"; the site is a label, too."""
     found = {}
     for word in re.split(r"[;；,\s]+", cells.get("labels", "")):
-        name, equals, value = word.partition("=")
-        if word and (not equals or not name or not value or len(word) > 100):
+        name, _equals, value = word.partition("=")
+        if word and not _is_label(name, value):
             problems.append(_("“%(word)s” is no label: write name=value;name=value.") % {"word": word[:60]})
         elif word:
             found[name] = value
+    if len(found) > inventory.MOST_LABELS:
+        problems.append(_("A server has at most %(most)s labels.") % {"most": inventory.MOST_LABELS})
     if cells.get("site"):
         found["site"] = cells["site"][:63]
     return found
+
+
+def _is_label(name: str, value: str) -> bool:
+    try:
+        return bool(inventory.clean_labels({name: value}))
+    except Invalid:
+        return False
 
 
 def _against_servers(lines: list[Line]) -> list[Line]:
@@ -222,7 +234,7 @@ def _against_servers(lines: list[Line]) -> list[Line]:
     known = {server.name: server for server in Server.objects.filter(name__in={line.name for line in lines})}
     used = Enrolment.objects.exclude(used_at=None)
     joined = set(used.filter(server__in=known.values()).values_list("server__name", flat=True))
-    addresses = dict(used.filter(address__in=[line.host for line in lines if _is_address(line.host)])
+    addresses = dict(used.filter(address__in=[line.host for line in lines if is_address(line.host)])
                      .values_list("address", "server__name"))  # fmt: skip
     checked = []
     for line in lines:
@@ -238,14 +250,6 @@ def _against_servers(lines: list[Line]) -> list[Line]:
             line = replace(line, notes=(*line.notes, note))
         checked.append(line)
     return checked
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _against_each_other(lines: list[Line]) -> list[Line]:

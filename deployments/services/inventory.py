@@ -29,6 +29,7 @@ LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_./-]{0,61}[A-Za-z0-9])?")
 MOST_LABELS = 40
 MOST_VALUE = 100
 MOST_SERVERS = 2000
+AT_ONCE = 100  # rows of one statement
 
 
 def labels_of(server: Server) -> dict[str, str]:
@@ -174,26 +175,30 @@ def edit(
                 code="changed_meanwhile",
                 status=412,
             )
-        _write(row, cleaned, by=by, ticket=ticket, change_set=history.new_set())
+        _write([(row, cleaned)], by=by, ticket=ticket, change_set=history.new_set())
     return row
 
 
-def _write(row: Server, values: Mapping[str, Any], *, by: User, ticket: str, change_set: str) -> int:
-    """Write what differs, with history and one audit entry; how many fields that were. Within a transaction."""
-    before = values_of(row)
-    changed = history.differences(before, {**before, **values}, values)
-    if not changed:
-        return 0
-    for name, (_old, new) in changed.items():
-        kept = {key: value for key, value in row.labels.items() if key in OURS}
-        setattr(row, name, {**kept, **new} if name == "labels" else new)
-    row.save(update_fields=list(changed))
-    ServerChange.objects.bulk_create(
-        history.change(row, name, old, new, by=by, ticket=ticket, change_set=change_set)
-        for name, (old, new) in changed.items()
-    )
-    audit.record(by, "server.edited", row, fields=sorted(changed), change_set=change_set)
-    return len(changed)
+def _write(wanted: Iterable[tuple[Server, Mapping[str, Any]]], *, by: User, ticket: str, change_set: str) -> int:
+    """Write what differs on these servers (server, values), with history and an audit entry for each; how many servers
+    that were. Within a transaction."""
+    rows: list[Server] = []
+    changes: list[ServerChange] = []
+    for row, values in wanted:
+        before = values_of(row)
+        changed = history.differences(before, {**before, **values}, values)
+        if not changed:
+            continue
+        for name, (old, new) in changed.items():
+            kept = {key: value for key, value in row.labels.items() if key in OURS}
+            setattr(row, name, {**kept, **new} if name == "labels" else new)
+            changes.append(history.change(row, name, old, new, by=by, ticket=ticket, change_set=change_set))
+        audit.record(by, "server.edited", row, fields=sorted(changed), change_set=change_set)
+        rows.append(row)
+    if rows:
+        Server.objects.bulk_update(rows, sorted({change.field for change in changes}), batch_size=AT_ONCE)
+        ServerChange.objects.bulk_create(changes, batch_size=500)
+    return len(rows)
 
 
 # ---------- many servers ----------
@@ -243,9 +248,9 @@ def plan(servers: Iterable[Server], bulk: Bulk) -> list[Hit]:
     """What `bulk` would do to each server; those where nothing changes have no changes."""
     hits = []
     for server in servers:
-        now = values_of(server)
         wanted = bulk.values_for(server)
-        found = history.differences(now, {**now, **wanted}, wanted)
+        now = {name: labels_of(server) if name == "labels" else getattr(server, name) for name in wanted}
+        found = history.differences(now, wanted, wanted)
         hits.append(Hit(server, [(name, old, new) for name, (old, new) in found.items()]))
     return hits
 
@@ -262,12 +267,13 @@ def edit_many(servers: Sequence[Server], bulk: Bulk, *, by: User, ticket: str = 
             _("Narrow the selection."),
             code="too_many",
         )
-    change_set, changed = history.new_set(), 0
+    change_set = history.new_set()
     with transaction.atomic():
         rows = Server.objects.select_for_update().filter(pk__in=[server.pk for server in servers]).order_by("pk")
-        for row in rows:
-            clean_labels(bulk.values_for(row)["labels"])
-            changed += bool(_write(row, bulk.values_for(row), by=by, ticket=ticket, change_set=change_set))
+        wanted = [(row, bulk.values_for(row)) for row in rows.defer("facts")]
+        for _row, values in wanted:
+            clean_labels(values["labels"])
+        changed = _write(wanted, by=by, ticket=ticket, change_set=change_set)
     return change_set, changed
 
 
@@ -308,7 +314,7 @@ def _take_back(rows: Sequence[ServerChange], by: User, ticket: str) -> tuple[int
                 % {"field": history.title(row.field), "server": server.name}
             )
             continue
-        _write(server, {row.field: row.before}, by=by, ticket=ticket, change_set=change_set)
+        _write([(server, {row.field: row.before})], by=by, ticket=ticket, change_set=change_set)
         done.append(row.pk)
     ServerChange.objects.filter(pk__in=done).update(undone_at=timezone.now())
     return len(done), left

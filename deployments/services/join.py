@@ -1,9 +1,7 @@
 """Other servers join by a one-time command, get credentials of their own, and leave."""
 
-import json
 import re
 import secrets
-import time
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,18 +17,16 @@ from console import addresses, audit, streams
 from console.errors import Conflict, ConsoleError, Invalid, NotAllowed, NotFound, Unavailable
 from console.models import User
 from console.redis import client
-from deployments.agent import signing
 from deployments.models import Enrolment, Job, Rotation, Server
 from deployments.models.fleet import new_key
 from deployments.models.job import UNDER_WAY
-from deployments.services import bundle, clones, enrol, history, join_news, lifecycle, wheel_bundles
+from deployments.services import clones, enrol, history, inventory, join_news, lifecycle, orders
 
 VALID = timedelta(hours=1)
 MAX_PROBLEMS = 20
 MAX_DETAIL = 300
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
 RESERVED = ("join", "agents", "keys", "gone", "edit")  # /servers/join/ is a page
-LEAVE_VALID_S = 600
 
 
 # ---------- what an administrator does ----------
@@ -51,7 +47,7 @@ def make(
     Raises NotAllowed, Invalid for a name that cannot be one, Conflict for one that is taken, and for a
     console that other machines cannot or must not reach.
     """
-    _must_administer(by)
+    check_may_administer(by)
     check_reach()
     name = name.strip().lower()
     if not NAME.fullmatch(name):
@@ -65,14 +61,12 @@ def make(
             _("“%(name)s” is an address of the console itself.") % {"name": name}, _("Choose another name."),
             code="name_taken",
         )  # fmt: skip
-    if len(rack) > 63:
-        raise Invalid(_("The rack's name is longer than 63 characters."), _("Shorten it."), code="bad_rack")
+    others = {key: value for key, value in (labels or {}).items() if key != "site"}
+    said = inventory.clean({"rack": rack, "site": (labels or {}).get("site", ""), "labels": others})
     with transaction.atomic():
         server = Server.objects.select_for_update().filter(name=name).first()
         if server is None:
-            others = {key: value for key, value in (labels or {}).items() if key != "site"}
-            site = (labels or {}).get("site", "")[:63]
-            server = Server.objects.create(name=name, rack=rack.strip(), site=site, labels=others)
+            server = Server.objects.create(name=name, **said)
             history.record(server, "server", None, "made", by=by)
         elif server.simulated or server.is_local:
             raise Conflict(
@@ -112,7 +106,7 @@ def _host(url: str) -> str:
 
 def withdraw(enrolment: Enrolment, *, by: User | None) -> None:
     """End a command that was not used; the row of a server that never joined goes with it."""
-    _must_administer(by)
+    check_may_administer(by)
     server = enrolment.server
     with transaction.atomic():
         Enrolment.objects.filter(pk=enrolment.pk, used_at=None).update(expires_at=timezone.now())
@@ -132,7 +126,8 @@ def rotate(server: Server) -> Server:
     if not under_way(server):
         server.key = new_key()
     server.cut_off_at = server.cut_off_reason = None
-    server.save(update_fields=["redis_password", "key", "cut_off_at", "cut_off_reason"])
+    server.keys_changed_at = timezone.now()
+    server.save(update_fields=["redis_password", "key", "cut_off_at", "cut_off_reason", "keys_changed_at"])
     Rotation.objects.filter(server=server).delete()
     server.refresh_from_db()
     connection = client()
@@ -148,7 +143,7 @@ def under_way(server: Server) -> int:
 
 def leave(server: Server, *, by: User | None) -> None:
     """Take a server's credentials away; its record stays. Raises NotAllowed, Conflict, Unavailable."""
-    _must_administer(by)
+    check_may_administer(by)
     if server.simulated or server.is_local:
         raise Conflict(
             _("%(name)s belongs to this console and cannot leave it.") % {"name": server.name},
@@ -167,6 +162,7 @@ def leave(server: Server, *, by: User | None) -> None:
             clones.end(server.pk)
             connection = client()
             Rotation.objects.filter(server=server).delete()
+            orders.drop(server)
             enrol.hang_up(connection, server)
             enrol.forget(connection, server.pk)
             enrol.save_users(connection)
@@ -257,9 +253,11 @@ def config(enrolment: Enrolment) -> dict[str, Any]:
                     code="enrolment_used",
                 )
             server = rotate(Server.objects.select_for_update().get(pk=enrolment.server_id))
-            history.record(server, "credentials", None, "rotated", by=enrolment.made_by)
             if server.is_gone:
                 lifecycle.return_row(server, by=enrolment.made_by)
+            elif history.has_left(server):
+                history.record(server, "server", "left", "rejoined", by=enrolment.made_by)
+            history.record(server, "credentials", None, "issued", by=enrolment.made_by)
             clones.end(server.pk)  # whoever had the old credentials is out
             enrolment.used_at = timezone.now()
             enrolment.steps["stream"] = last_entry(server)
@@ -326,84 +324,8 @@ def _has_read(enrolment: Enrolment) -> bool:
         return False
 
 
-def left(body: str, mac: str) -> Server:
-    """A server says itself that it leaves: {"op": "leave", "server": id, "t": epoch}, signed with its key.
-
-    Raises NotAllowed for what it did not sign, or not just now.
-    """
-    refusal = NotAllowed(
-        _("This server's goodbye does not bear its signature."),
-        _("Let it leave on the console's page “Join a server”."),
-        code="bad_signature",
-    )
-    try:
-        told = json.loads(body)
-        server = Server.objects.filter(pk=int(told["server"])).first()
-        fresh = told["op"] == "leave" and abs(time.time() - float(told["t"])) < LEAVE_VALID_S
-    except (ValueError, TypeError, KeyError, OverflowError):
-        raise refusal from None
-    if server is None or not fresh or not mac.isascii() or not _signed(server, body, mac):
-        raise refusal
-    if server.leaving_at:  # it was asked to
-        with transaction.atomic():
-            lifecycle.goodbye(server)
-            lifecycle.finish(server)
-        return server
-    leave(server, by=None)
-    return server
-
-
-def _asking(body: str, mac: str, op: str) -> dict[str, Any]:
-    """What a server asks for, signed with its key: {"op", "server": id, …}.
-
-    No time stands in it, since the server's clock may be off: who repeats it gets code or wheels, which are no secret.
-    Raises NotAllowed.
-    """
-    refusal = NotAllowed(
-        _("This server's question does not bear its signature."), _("Let it join again."), code="bad_signature"
-    )
-    try:
-        told = json.loads(body)
-        server = Server.objects.filter(pk=int(told["server"])).first()
-    except (ValueError, TypeError, KeyError, OverflowError):
-        raise refusal from None
-    if server is None or told.get("op") != op or not mac.isascii() or not _signed(server, body, mac):
-        raise refusal
-    return dict(told)
-
-
-def asks_for_code(body: str, mac: str) -> bundle.Bundle:
-    """The agent's bundle for a server that asks: {"op": "code", "server": id, "digest": …}, signed with its key.
-
-    Raises NotAllowed, and Conflict where the console has another one by now.
-    """
-    told = _asking(body, mac, "code")
-    own = bundle.agent()
-    if told.get("digest") != own.digest:
-        raise Conflict(
-            _("The console has another version of the agent by now."),
-            _("Start a new upgrade on the page “Agents”."),
-            code="other_code",
-        )
-    return own
-
-
-def asks_for_wheels(body: str, mac: str) -> Path:
-    """A file of a bundle that the console keeps, its manifest for '': {"op": "wheels", "server": id, "bundle", "file"}.
-
-    Raises NotAllowed, NotFound.
-    """
-    told = _asking(body, mac, "wheels")
-    return wheel_bundles.file_of(str(told.get("bundle", "")), str(told.get("file", "")))
-
-
-def _signed(server: Server, body: str, mac: str) -> bool:
-    """By the key that the server has; while its keys change, it may have the new one already."""
-    keys = [server.key, *Rotation.objects.filter(server=server).values_list("key", flat=True)]
-    return any(signing.is_signed(key, body, mac) for key in keys)
-
-
-def _must_administer(by: User | None) -> None:
+def check_may_administer(by: User | None) -> None:
+    """Raises NotAllowed; None is whoever has the console's own shell."""
     if by is not None and not by.may("administrator"):
         raise NotAllowed(
             _("Only an administrator may let servers join and leave."), _("Ask one to do it."), code="not_allowed"

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from console import alerts, audit
-from console.errors import Conflict, Invalid, NotAllowed
+from console.errors import Conflict, Invalid
 from console.models import User
 from deployments.models import HostKey, JoinMany, JoinRow
 from deployments.models.join_many import MOVING, RETRIABLE, Phase, RowState
@@ -26,7 +26,7 @@ UNSURE = ("interrupted", "lost", "late")  # what was begun on the host may have 
 
 def create(lines: Sequence[Line], *, at_once: int = AT_ONCE, by: User | None) -> JoinMany:
     """A list whose keys are to be read. Raises NotAllowed, Conflict, Invalid for lines with problems."""
-    _must_administer(by)
+    join.check_may_administer(by)
     join.check_reach()
     if not 1 <= at_once <= MOST_AT_ONCE:
         raise Invalid(
@@ -61,7 +61,7 @@ def confirm(many: JoinMany, chosen: set[int], *, by: User | None) -> int:
 
     Raises NotAllowed, Conflict, Invalid where none is chosen.
     """
-    _must_administer(by)
+    join.check_may_administer(by)
     with transaction.atomic():
         many = JoinMany.objects.select_for_update().get(pk=many.pk)
         if many.phase != Phase.ASKING:
@@ -95,7 +95,7 @@ def _keep_keys(rows: Sequence[JoinRow], by: User | None) -> None:
 
 def retry(many: JoinMany, *, by: User | None) -> int:
     """Ask the hosts again that did not join; how many. Raises NotAllowed, Conflict."""
-    _must_administer(by)
+    join.check_may_administer(by)
     with transaction.atomic():
         many = JoinMany.objects.select_for_update().get(pk=many.pk)
         if many.is_under_way:
@@ -114,7 +114,7 @@ def retry(many: JoinMany, *, by: User | None) -> int:
 
 def cancel(many: JoinMany, *, by: User | None) -> None:
     """End it: what is connected is cut off, what waits does not begin. Raises NotAllowed, Conflict."""
-    _must_administer(by)
+    join.check_may_administer(by)
     with transaction.atomic():
         many = JoinMany.objects.select_for_update().get(pk=many.pk)
         if many.phase == Phase.ENDED:
@@ -127,7 +127,7 @@ def cancel(many: JoinMany, *, by: User | None) -> None:
 
 def forget_key(host: str, port: int, *, by: User | None) -> bool:
     """Forget the key that was confirmed for a host; whether there was one. Raises NotAllowed."""
-    _must_administer(by)
+    join.check_may_administer(by)
     with transaction.atomic():
         found = HostKey.objects.select_for_update().filter(host=host, port=port).first()
         if found:
@@ -256,10 +256,3 @@ def _not_now() -> Conflict:
     return Conflict(
         _("The list has moved on, so this was not done."), _("Look at the page again, then choose."), code="not_now"
     )
-
-
-def _must_administer(by: User | None) -> None:
-    if by is not None and not by.may("administrator"):
-        raise NotAllowed(
-            _("Only an administrator may let servers join and leave."), _("Ask one to do it."), code="not_allowed"
-        )

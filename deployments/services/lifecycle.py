@@ -17,12 +17,16 @@ from console.errors import Conflict, Invalid, NotAllowed, Unavailable
 from console.models import User
 from console.redis import client
 from deployments import queues
-from deployments.models import Enrolment, Job, JobState, Server, ServerChange
+from deployments.models import Enrolment, Job, JobState, Rotation, Server, ServerChange
 from deployments.models.fleet import new_key
-from deployments.services import clones, enrol, history, jobs, servers, waiting
+from deployments.services import clones, enrol, history, jobs, orders, servers, waiting
 from deployments.steps import Text
 
 LEAVE_S = 45  # an agent that has not said goodbye by then is not waited for
+UNHEARD = Text(
+    "服务器失联时被退役，作业的结局无从得知",
+    "The server was decommissioned while it was silent: how this ended is not known",
+)
 DONE_BY = Text("服务器已退役", "The server was decommissioned")
 
 
@@ -118,6 +122,8 @@ def finish(server: Server) -> Server:
             clones.end(row.pk)
             row.refresh_from_db()
             _end_jobs(row)
+            Rotation.objects.filter(server=row).delete()
+            orders.drop(row)
             _write_gone(row)
             connection = client()
             enrol.hang_up(connection, row)
@@ -164,6 +170,9 @@ def _end_jobs(row: Server) -> None:
     rows = Job.objects.select_for_update().filter(server=row, state__in=(JobState.DRAFT, JobState.QUEUED))
     for job in rows:
         jobs.end_here(job, job.attempts.last(), JobState.CANCELLED, DONE_BY)
+    # What ran on a silent server is heard no more, and nobody looks for those of who is gone.
+    there = Job.objects.filter(server=row, state__in=(JobState.RUNNING, JobState.WAITING_REBOOT))
+    there.update(state=JobState.LOST, reason=list(UNHEARD))
 
 
 def goodbye(server: Server) -> None:

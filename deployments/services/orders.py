@@ -121,6 +121,12 @@ def look_after(now: datetime) -> None:
             push(order)
 
 
+def drop(server: Server) -> None:
+    """Nobody is there any more who could answer: its open orders end, with the secrets in them, and nothing follows."""
+    rows = Order.objects.filter(server=server, state=OrderState.SENT)
+    rows.update(state=OrderState.EXPIRED, answered_at=timezone.now(), args={})
+
+
 def waiting_for(server_ids: Iterable[int], do: str) -> dict[int, Order]:
     """{server id: its newest open order of this name}. One query."""
     rows = Order.objects.filter(server__in=list(server_ids), do=do, state=OrderState.SENT).order_by("pk")

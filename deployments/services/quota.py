@@ -268,6 +268,7 @@ def switch_on(server: Server, *, by: User) -> Server:
     Raises NotAllowed, Conflict where it is not off, Unavailable without Redis.
     """
     jobs.check_may_operate(by)
+    jobs.check_present(server)
     try:
         if server.cut_off_at is not None:
             clear(client(10.0), server.pk)

@@ -26,7 +26,7 @@ from deployments import queues
 from deployments.agent import credentials
 from deployments.agent.credentials import Pair
 from deployments.models import Order, OrderState, Phase, Rotation, Server
-from deployments.services import enrol, orders
+from deployments.services import enrol, history, jobs, orders
 from deployments.steps import Text
 
 log = logging.getLogger(__name__)
@@ -90,6 +90,7 @@ def check_can(server: Server) -> None:
             _("Choose real servers."),
             code="simulated",
         )
+    jobs.check_present(server)
     if server.last_seen_at is None or server.is_offline:
         raise Conflict(
             _("%(name)s is silent, so its keys cannot be changed.") % {"name": server.name},
@@ -114,6 +115,7 @@ def _answered(order: Order) -> None:
         server.save(update_fields=["key", "redis_password", "keys_changed_at"])
         Rotation.objects.filter(pk=found.pk).update(phase=Phase.TAKEN)
         audit.record(found.made_by, "server.keys_changed", server)
+        history.record(server, "credentials", None, "rotated", by=found.made_by)
         alerts.resolve("keys-unchanged", f"server:{server.pk}")
     else:
         found.delete()

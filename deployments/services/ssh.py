@@ -28,6 +28,7 @@ SCRIPT_S = 1200.0  # the script fetches a Python and the agent, and waits a minu
 KINDS = (
     "ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "rsa-sha2-512", "rsa-sha2-256",
 )  # fmt: skip
+MOST_HEARD = 4096  # characters of an answer to a question
 ATTEMPTS = 3  # of a login, where sshd drops some because many come at once
 BEGIN = "ascend-console-begin"
 
@@ -278,9 +279,14 @@ async def run(
 
 
 async def _ask(connection: asyncssh.SSHClientConnection, command: str, fed: str = "") -> tuple[int | None, str]:
-    heard: list[str] = []
-    code = await _run(connection, command, fed, heard.append, ASK_S)
-    return code, clean("".join(heard))[-600:].strip()
+    heard = ""
+
+    def hear(text: str) -> None:
+        nonlocal heard
+        heard = (heard + text)[-MOST_HEARD:]  # a host may speak without end
+
+    code = await _run(connection, command, fed, hear, ASK_S)
+    return code, heard[-600:].strip()
 
 
 async def _run(

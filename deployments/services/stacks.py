@@ -59,17 +59,6 @@ def find(name: str) -> Stack:
     return stack
 
 
-def find_server(name: str) -> Server:
-    server = Server.objects.filter(name=name[:63]).first()
-    if server is None:
-        raise NotFound(
-            _("There is no server “%(name)s”.") % {"name": name[:63]},
-            _("GET /api/v1/servers lists the names."),
-            code="unknown_server",
-        )
-    return server
-
-
 # ---------- what servers have ----------
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -11,6 +11,7 @@ from console.errors import Conflict, ConsoleError, Invalid, NotFound
 from console.models import User
 from deployments.agent import PROTOCOL, VERSION
 from deployments.agent.dispatch import UPGRADE
+from deployments.looks import Look
 from deployments.models import Batch, Job, Server
 from deployments.services import batches, bundle, jobs, selection
 
@@ -26,21 +27,13 @@ class Target(NamedTuple):
     protocol: int
 
 
-class Word(NamedTuple):
-    """A state as pages show it: symbol of static/icons.svg, class, word."""
-
-    icon: str
-    css: str
-    word: Any
-
-
 STATES = {
-    "current": Word("state-ok", "ok", gettext_lazy("up to date")),
-    "behind": Word("state-warning", "warning", gettext_lazy("behind")),
-    "newer": Word("state-info", "info", gettext_lazy("newer than the console")),
-    "rejoin": Word("state-warning", "warning", gettext_lazy("too old to upgrade from here")),
-    "own": Word("state-ok", "ok", gettext_lazy("comes with the console")),
-    "unknown": Word("state-unknown", "stale", gettext_lazy("never heard")),
+    "current": Look("state-ok", "ok", gettext_lazy("up to date")),
+    "behind": Look("state-warning", "warning", gettext_lazy("behind")),
+    "newer": Look("state-info", "info", gettext_lazy("newer than the console")),
+    "rejoin": Look("state-warning", "warning", gettext_lazy("too old to upgrade from here")),
+    "own": Look("state-ok", "ok", gettext_lazy("comes with the console")),
+    "unknown": Look("state-unknown", "stale", gettext_lazy("never heard")),
 }
 UPGRADABLE = ("behind", "newer")
 
@@ -85,7 +78,7 @@ class Row(NamedTuple):
 
     server: Server
     state: str
-    look: Word
+    look: Look
 
     @property
     def can_upgrade(self) -> bool:
@@ -93,8 +86,8 @@ class Row(NamedTuple):
 
 
 def rows(wanted: Target) -> list[Row]:
-    """All servers by name, real ones first. One query."""
-    found = Server.objects.order_by("simulated", "name").defer("facts", "key", "redis_password")
+    """All servers of the fleet by name, real ones first. One query."""
+    found = Server.objects.present().order_by("simulated", "name").defer("facts", "key", "redis_password")
     return [Row(server, state := state_of(server, wanted), STATES[state]) for server in found]
 
 
@@ -105,7 +98,7 @@ class Count(NamedTuple):
     code: str
     protocol: int
     state: str
-    look: Word
+    look: Look
     n: int
 
 

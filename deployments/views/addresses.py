@@ -12,24 +12,23 @@ from django.views.decorators.http import require_http_methods
 
 from console import addresses as own
 from console.errors import Conflict, ConsoleError
-from console.models import User
+from deployments.looks import Look
 from deployments.models import OrderState
 from deployments.services import repoint
-from deployments.services.versions import Word
-from deployments.views.lookup import is_part
+from deployments.views.lookup import is_part, user_of
 
 WORDS = {
-    OrderState.SENT: Word("state-queued", "stale", gettext_lazy("no answer yet")),
-    OrderState.DONE: Word("state-ok", "ok", gettext_lazy("has gone there")),
-    OrderState.FAILED: Word("state-critical", "critical", gettext_lazy("stays where it was")),
-    OrderState.EXPIRED: Word("state-stale", "stale", gettext_lazy("expired")),
+    OrderState.SENT: Look("state-queued", "stale", gettext_lazy("no answer yet")),
+    OrderState.DONE: Look("state-ok", "ok", gettext_lazy("has gone there")),
+    OrderState.FAILED: Look("state-critical", "critical", gettext_lazy("stays where it was")),
+    OrderState.EXPIRED: Look("state-stale", "stale", gettext_lazy("expired")),
 }
 
 
 @require_http_methods(["GET", "POST"])
 def agent_addresses(request: HttpRequest) -> HttpResponse:
     """The form beside whom it hits; POST sends the order where these are who was shown."""
-    by: User = request.user  # type: ignore[assignment]
+    by = user_of(request)
     repoint.check_may(by)
     given = request.POST if request.method == "POST" else request.GET
     typed = given.get("names", "").replace(",", " ").split()

@@ -8,14 +8,13 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from console.errors import Conflict, ConsoleError, NotFound
-from console.models import User
+from console.errors import Conflict, ConsoleError
 from deployments.agent.dispatch import UPGRADE
-from deployments.models import Batch, Server
+from deployments.models import Batch
 from deployments.models.batch import BatchState
 from deployments.services import batch_page, batches, jobs, versions
 from deployments.views.job_changes import consequence
-from deployments.views.lookup import check_may_operate, is_part
+from deployments.views.lookup import check_may_operate, find_server, is_part, user_of
 
 MOST_ROWS = 500
 
@@ -56,7 +55,7 @@ def agent_upgrade(request: HttpRequest) -> HttpResponse:
         if request.method == "POST":
             _check_seen(request, hit)
             ticket = request.POST.get("ticket", "").strip()
-            batch = versions.upgrade(asked, plan, by=_user(request), ticket=ticket)
+            batch = versions.upgrade(asked, plan, by=user_of(request), ticket=ticket)
             return redirect("deployments:batch-detail", pk=batch.pk)
     except ConsoleError as error:
         refusal = error
@@ -90,17 +89,9 @@ def _check_seen(request: HttpRequest, hit: batch_page.Preview) -> None:
 @require_POST
 def server_upgrade(request: HttpRequest, name: str) -> HttpResponse:
     """Queue the upgrade of one server's agent."""
-    server = Server.objects.filter(name=name).first()
-    if server is None:
-        raise NotFound(
-            _("There is no server called %(name)s.") % {"name": name[:63]}, _("Choose one from the list of servers.")
-        )
+    server = find_server(name)
     try:
-        return redirect("deployments:job-detail", pk=versions.upgrade_one(server, by=_user(request)).pk)
+        return redirect("deployments:job-detail", pk=versions.upgrade_one(server, by=user_of(request)).pk)
     except ConsoleError as error:
         messages.error(request, f"{error.what} {error.do}")
     return redirect("monitoring:server-detail", name=name)
-
-
-def _user(request: HttpRequest) -> User:
-    return request.user  # type: ignore[return-value]

@@ -18,7 +18,7 @@ from deployments.models import Batch
 from deployments.services import batch_page, batches, jobs
 from deployments.services.selection import FLEETS, Asked
 from deployments.views.job_changes import consequence
-from deployments.views.lookup import check_may_operate, is_part
+from deployments.views.lookup import check_may_operate, is_part, user_of
 
 PAGE = 50
 
@@ -103,7 +103,7 @@ def _start(
             code="selection_changed",
         )
     ticket = request.POST.get("ticket", "").strip()
-    return batches.start(kind, params, asked, plan, by=_user(request), ticket=ticket)
+    return batches.start(kind, params, asked, plan, by=user_of(request), ticket=ticket)
 
 
 @require_POST
@@ -134,14 +134,10 @@ def batch_stop(request: HttpRequest, pk: int) -> HttpResponse:
 def _changed(request: HttpRequest, pk: int, act: Callable[[Batch, User], Batch]) -> HttpResponse:
     check_may_operate(request)
     try:
-        act(_batch(pk), _user(request))
+        act(_batch(pk), user_of(request))
     except ConsoleError as error:
         messages.error(request, f"{error.what} {error.do}")
     return redirect("deployments:batch-detail", pk=pk)
-
-
-def _user(request: HttpRequest) -> User:
-    return request.user  # type: ignore[return-value]  # LoginRequiredMiddleware lets nobody else in
 
 
 def _batch(pk: int) -> Batch:

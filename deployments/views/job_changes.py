@@ -16,7 +16,7 @@ from deployments import forms, kinds
 from deployments.models import Job, Server
 from deployments.services import in_use, job_page, jobs, waiting
 from deployments.steps import BadParams, read_params
-from deployments.views.lookup import check_may_operate, find_job, is_part
+from deployments.views.lookup import check_may_operate, find_job, is_part, user_of
 
 
 @require_http_methods(["GET", "POST"])
@@ -26,14 +26,14 @@ def job_cancel(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     if request.method == "GET" and not job.is_ended:
         return render(request, "deployments/job_cancel.html", {"job": job})
-    return _changed(request, job, lambda: jobs.cancel_job(job, by=request.user))  # type: ignore[arg-type]
+    return _changed(request, job, lambda: jobs.cancel_job(job, by=user_of(request)))
 
 
 @require_POST
 def job_retry(request: HttpRequest, pk: int) -> HttpResponse:
     check_may_operate(request)
     job = find_job(pk)
-    return _changed(request, job, lambda: jobs.retry_job(job, by=request.user))  # type: ignore[arg-type]
+    return _changed(request, job, lambda: jobs.retry_job(job, by=user_of(request)))
 
 
 def _changed(request: HttpRequest, job: Job, change: Callable[[], object]) -> HttpResponse:
@@ -111,7 +111,7 @@ def _queue(
     if problems:
         raise Invalid(_("Some parameters do not fit."), _("Mend the marked fields, then queue the job again."))
     ticket = request.POST.get("ticket", "").strip()
-    return jobs.queue_job(server, kind, params, by=request.user, ticket=ticket, wait=wait)  # type: ignore[arg-type]
+    return jobs.queue_job(server, kind, params, by=user_of(request), ticket=ticket, wait=wait)
 
 
 def _prefilled(query: QueryDict) -> QueryDict:

@@ -18,8 +18,7 @@ from deployments import join_many_texts
 from deployments.models import JoinMany, JoinRow
 from deployments.models.join_many import MOVING, RETRIABLE, Phase, RowState
 from deployments.services import host_list, join, join_many, join_process, ssh
-from deployments.views.joining import _must_administer
-from deployments.views.lookup import is_part
+from deployments.views.lookup import is_part, user_of
 
 SHOWN = 10
 MOST_UPLOAD = 1_000_000
@@ -33,7 +32,7 @@ SECRETS = ("password", "private_key", "passphrase", "sudo_password")
 @require_http_methods(["GET", "POST"])
 def many_new(request: HttpRequest) -> HttpResponse:
     """GET: an empty list. POST: the list with what is wrong in each line, or, where that was seen, its beginning."""
-    _must_administer(request)
+    join.check_may_administer(user_of(request))
     given = {"text": "", "user": "root", "prefix": "", "at_once": str(join_many.AT_ONCE)}
     refusal: ConsoleError | None = None
     lines: list[host_list.Line] = []
@@ -82,7 +81,7 @@ def _digest(given: dict[str, str]) -> str:
 
 
 def _start(request: HttpRequest, lines: list[host_list.Line], at_once: str) -> JoinMany:
-    many = join_many.create(lines, at_once=_at_once(at_once), by=request.user)  # type: ignore[arg-type]
+    many = join_many.create(lines, at_once=_at_once(at_once), by=user_of(request))
     join_process.start(many)
     return many
 
@@ -94,7 +93,7 @@ def _at_once(text: str) -> int:
 @require_GET
 def many_template(request: HttpRequest) -> HttpResponseBase:
     """The list as a spreadsheet to fill in."""
-    _must_administer(request)
+    join.check_may_administer(user_of(request))
     return spreadsheet.answer("ascend-console-servers.csv", host_list.TEMPLATE[0], host_list.TEMPLATE[1:])
 
 
@@ -103,7 +102,7 @@ def many_template(request: HttpRequest) -> HttpResponseBase:
 
 @require_GET
 def many_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    _must_administer(request)
+    join.check_may_administer(user_of(request))
     return _page(request, join_many.settle(_many(pk)))
 
 
@@ -162,7 +161,7 @@ def _many(pk: int) -> JoinMany:
 @require_GET
 def many_row(request: HttpRequest, pk: int, n: int) -> HttpResponse:
     """One host with what its script said."""
-    _must_administer(request)
+    join.check_may_administer(user_of(request))
     many = join_many.settle(_many(pk))
     row = _row(many, n)
     context = {"many": many, "line": _shown(row, many), "row": row}
@@ -185,12 +184,12 @@ def _row(many: JoinMany, n: int) -> JoinRow:
 @require_POST
 def many_confirm(request: HttpRequest, pk: int) -> HttpResponse:
     """The keys of the ticked lines are right, and these are the credentials: they go to the process, nowhere else."""
-    _must_administer(request)
+    join.check_may_administer(user_of(request))
     many = join_many.settle(_many(pk))
     try:
         credentials = _credentials(request)
         chosen = {int(n) for n in request.POST.getlist("row") if n.isascii() and n.isdecimal() and len(n) < 10}
-        join_many.confirm(many, chosen, by=request.user)  # type: ignore[arg-type]
+        join_many.confirm(many, chosen, by=user_of(request))
         join_process.start(many, credentials)
     except ConsoleError as error:
         many.refresh_from_db()
@@ -241,13 +240,13 @@ def _bad_key(code: str) -> Invalid:
 
 @require_POST
 def many_cancel(request: HttpRequest, pk: int) -> HttpResponse:
-    return _changed(request, pk, lambda many: join_many.cancel(many, by=request.user))  # type: ignore[arg-type]
+    return _changed(request, pk, lambda many: join_many.cancel(many, by=user_of(request)))
 
 
 @require_POST
 def many_retry(request: HttpRequest, pk: int) -> HttpResponse:
     def again(many: JoinMany) -> None:
-        join_many.retry(many, by=request.user)  # type: ignore[arg-type]
+        join_many.retry(many, by=user_of(request))
         join_process.start(many)
 
     return _changed(request, pk, again)
@@ -255,11 +254,11 @@ def many_retry(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_POST
 def many_trust(request: HttpRequest, pk: int, n: int) -> HttpResponse:
-    return _changed(request, pk, lambda many: join_many.trust_anew(_row(many, n), by=request.user))  # type: ignore[arg-type]
+    return _changed(request, pk, lambda many: join_many.trust_anew(_row(many, n), by=user_of(request)))
 
 
 def _changed(request: HttpRequest, pk: int, act: Any) -> HttpResponse:
-    _must_administer(request)
+    join.check_may_administer(user_of(request))
     try:
         act(join_many.settle(_many(pk)))
     except ConsoleError as error:

@@ -10,6 +10,7 @@ from asgiref.sync import sync_to_async
 from django.contrib import messages
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.http.request import RawPostDataException
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
@@ -17,15 +18,14 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from console import addresses
-from console.errors import Conflict, ConsoleError, Invalid, NotAllowed, NotFound
+from console.errors import Conflict, ConsoleError, Invalid, NotFound
 from console.middleware import wants_json
-from console.models import User
 from deployments import join_texts, kinds
 from deployments.agent import root_install
 from deployments.agent.join import ACCOUNT
 from deployments.models import Enrolment, Server
-from deployments.services import bundle, join, join_script, runtimes
-from deployments.views.lookup import is_part
+from deployments.services import bundle, inventory, join, join_script, runtimes, signed_calls
+from deployments.views.lookup import find_server, is_part, user_of
 
 SHOWN = 20
 MAX_BODY = 2000
@@ -56,6 +56,14 @@ def by_token(view: View) -> View:
 
 def _plain(text: str, status: int = 200) -> HttpResponse:
     return HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
+
+
+def _body(request: HttpRequest) -> bytes:
+    """The beginning of what was sent. Raises Invalid for a form, which has been read as one already."""
+    try:
+        return request.body[:MAX_BODY]
+    except RawPostDataException:
+        raise Invalid(_("The request could not be understood."), _("Go back and try again."), status=400) from None
 
 
 @by_token
@@ -124,7 +132,7 @@ def state(request: HttpRequest, enrolment: Enrolment) -> HttpResponseBase:
 def problem(request: HttpRequest, enrolment: Enrolment) -> HttpResponseBase:
     """What stopped the script: "<code> <detail>"."""
     join.check_open(enrolment)
-    code, _blank, detail = request.body[:MAX_BODY].decode(errors="replace").partition(" ")
+    code, _blank, detail = _body(request).decode(errors="replace").partition(" ")
     join.trouble(enrolment, code, detail)
     return _plain("")
 
@@ -135,11 +143,11 @@ def problem(request: HttpRequest, enrolment: Enrolment) -> HttpResponseBase:
 def left(request: HttpRequest) -> HttpResponseBase:
     """A server's signed goodbye: {"body", "mac"}."""
     try:
-        told = json.loads(request.body[:MAX_BODY])
-        join.left(str(told["body"]), str(told["mac"]))
+        told = json.loads(_body(request))
+        signed_calls.leave(str(told["body"]), str(told["mac"]))
     except ConsoleError as error:
         return _plain(f"{error.what} {error.do}\n", error.status)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return _plain("", 400)
     return _plain("")
 
@@ -150,11 +158,11 @@ def left(request: HttpRequest) -> HttpResponseBase:
 def code(request: HttpRequest) -> HttpResponseBase:
     """The agent's bundle for a server that is to be upgraded, and asks with its signature: {"body", "mac"}."""
     try:
-        told = json.loads(request.body[:MAX_BODY])
-        found = join.asks_for_code(str(told["body"]), str(told["mac"]))
+        told = json.loads(_body(request))
+        found = signed_calls.code(str(told["body"]), str(told["mac"]))
     except ConsoleError as error:
         return _plain(f"{error.what} {error.do}\n", error.status)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return _plain("", 400)
     return HttpResponse(found.data, content_type="application/gzip")
 
@@ -165,11 +173,11 @@ def code(request: HttpRequest) -> HttpResponseBase:
 def wheels(request: HttpRequest) -> HttpResponseBase:
     """A file of a bundle for a server that asks with its signature: {"body", "mac"}."""
     try:
-        told = json.loads(request.body[:MAX_BODY])
-        path = join.asks_for_wheels(str(told["body"]), str(told["mac"]))
+        told = json.loads(_body(request))
+        path = signed_calls.wheels(str(told["body"]), str(told["mac"]))
     except ConsoleError as error:
         return _plain(f"{error.what} {error.do}\n", error.status)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return _plain("", 400)
     response = StreamingHttpResponse(_pieces(path), content_type="application/octet-stream")
     response.headers["Content-Length"] = str(path.stat().st_size)
@@ -179,15 +187,10 @@ def wheels(request: HttpRequest) -> HttpResponseBase:
 # ---------- for administrators ----------
 
 
-def _must_administer(request: HttpRequest) -> None:
-    if not request.user.may("administrator"):  # type: ignore[union-attr]
-        raise NotAllowed(_("Only an administrator may let servers join and leave."), _("Ask one to do it."))
-
-
 @require_http_methods(["GET", "POST"])
 def join_new(request: HttpRequest) -> HttpResponse:
     """The form, and the commands made last; POST makes one."""
-    _must_administer(request)
+    join.check_may_administer(user_of(request))
     refusal: ConsoleError | None = None
     given = {name: request.POST.get(name, request.GET.get(name, "")) for name in ("name", "rack", "labels")}
     if request.method == "POST":
@@ -217,27 +220,12 @@ def join_new(request: HttpRequest) -> HttpResponse:
 
 
 def _make(request: HttpRequest, given: dict[str, str]) -> Enrolment:
-    labels = _labels(given["labels"])
-    by: User = request.user  # type: ignore[assignment]
+    labels = inventory.read_labels(given["labels"])
+    by = user_of(request)
     enrolment = join.make(given["name"], given["rack"], labels, by=by, root_helper="no_root" not in request.POST)
     enrolment.script_digest = join_script.digest(join_script.script(enrolment))
     enrolment.save(update_fields=["script_digest"])
     return enrolment
-
-
-def _labels(text: str) -> dict[str, str]:
-    """{"env": "prod"} of "env=prod, team=nlp". Raises Invalid."""
-    labels = {}
-    for word in text.replace(",", " ").split():
-        name, equals, value = word.partition("=")
-        if not equals or not name or not value or len(word) > 100:
-            raise Invalid(
-                _("“%(word)s” is no label.") % {"word": word[:60]},
-                _("Write labels as name=value, with blanks or commas between them."),
-                code="bad_label",
-            )
-        labels[name] = value
-    return labels
 
 
 def _machines() -> list[tuple[str, runtimes.Runtime | None]]:
@@ -269,7 +257,7 @@ def _state(enrolment: Enrolment) -> str:
 @require_GET
 def join_detail(request: HttpRequest, pk: int) -> HttpResponse:
     """One command with its live steps."""
-    _must_administer(request)
+    join.check_may_administer(user_of(request))
     enrolment = _enrolment(pk)
     reached = join.progress(enrolment)
     context = {
@@ -306,16 +294,16 @@ def _enrolment(pk: int) -> Enrolment:
 @require_POST
 def join_copied(request: HttpRequest, pk: int) -> HttpResponse:
     """The command was copied: the first of the live steps."""
-    _must_administer(request)
+    join.check_may_administer(user_of(request))
     join.copied(_enrolment(pk))
     return HttpResponse(status=204)
 
 
 @require_POST
 def join_withdraw(request: HttpRequest, pk: int) -> HttpResponse:
-    _must_administer(request)
+    join.check_may_administer(user_of(request))
     enrolment = _enrolment(pk)
-    join.withdraw(enrolment, by=request.user)  # type: ignore[arg-type]
+    join.withdraw(enrolment, by=user_of(request))
     messages.success(request, _("The command for %(name)s is void.") % {"name": enrolment.server.name})
     return redirect("deployments:join-new")
 
@@ -323,15 +311,11 @@ def join_withdraw(request: HttpRequest, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def server_leave(request: HttpRequest, name: str) -> HttpResponse:
     """GET asks whether it is meant, naming what is hit; POST takes the credentials away."""
-    _must_administer(request)
-    server = Server.objects.filter(name=name).first()
-    if server is None:
-        raise NotFound(
-            _("There is no server called %(name)s.") % {"name": name[:63]}, _("Choose one from the list of servers.")
-        )
+    join.check_may_administer(user_of(request))
+    server = find_server(name)
     if request.method == "GET":
         return render(request, "deployments/server_leave.html", {"server": server, "under_way": join.under_way(server)})
-    join.leave(server, by=request.user)  # type: ignore[arg-type]
+    join.leave(server, by=user_of(request))
     told = _("%(name)s may no longer speak to this console. Its record stays.") % {"name": server.name}
     messages.success(request, told)
     return redirect("deployments:join-new")

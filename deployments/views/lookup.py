@@ -1,16 +1,31 @@
-"""What the pages of jobs share: the row that an address names, what a script asks for, who may change things."""
+"""What pages share: the row that an address names, what a script asks for, who asks and may change things."""
 
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from console.errors import NotFound
-from deployments.models import Attempt, Job
+from console.models import User
+from deployments.models import Attempt, Job, Server
 from deployments.services import jobs
 
 
 def is_part(request: HttpRequest) -> bool:
     """True when a script asks for the live part of a page alone."""
     return request.headers.get("X-Part") == "1"
+
+
+def user_of(request: HttpRequest) -> User:
+    return request.user  # type: ignore[return-value]  # LoginRequiredMiddleware lets nobody else in
+
+
+def find_server(name: str) -> Server:
+    """The server of that name. Raises NotFound."""
+    server = Server.objects.filter(name=name[:63]).first()
+    if server is None:
+        raise NotFound(
+            _("There is no server called %(name)s.") % {"name": name[:63]}, _("Choose one from the list of servers.")
+        )
+    return server
 
 
 def find_job(pk: int) -> Job:
@@ -39,4 +54,4 @@ def find_attempt(job: Job, n: str | None) -> tuple[Attempt | None, list[Attempt]
 
 def check_may_operate(request: HttpRequest) -> None:
     """Raises NotAllowed before a form is shown whose sending the service would refuse."""
-    jobs.check_may_operate(request.user)  # type: ignore[arg-type]
+    jobs.check_may_operate(user_of(request))

@@ -1,7 +1,5 @@
 """The page of queues, and what stops and starts a server's use of Redis: switching it on again, and new keys."""
 
-from typing import cast
-
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
@@ -15,8 +13,7 @@ from console.middleware import wants_json
 from console.models import User
 from deployments.models import Server
 from deployments.services import queue_page, quota, rotation
-from deployments.views.lookup import check_may_operate, is_part
-from deployments.views.server_switches import _server
+from deployments.views.lookup import check_may_operate, find_server, is_part, user_of
 
 
 @require_GET
@@ -38,9 +35,9 @@ def queue_list(request: HttpRequest) -> HttpResponse:
 @require_POST
 def switch_on(request: HttpRequest, name: str) -> HttpResponse:
     """Let a server back into Redis that was switched off."""
-    server = _server(name)
+    server = find_server(name)
     try:
-        quota.switch_on(server, by=_user(request))
+        quota.switch_on(server, by=user_of(request))
         messages.success(request, _("%(name)s is switched on again; its agent comes back by itself.") % {"name": name})
     except ConsoleError as error:
         messages.error(request, f"{error.what} {error.do}")
@@ -50,9 +47,9 @@ def switch_on(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 def keys_change(request: HttpRequest, name: str) -> HttpResponse:
     """New keys for one server."""
-    server = _server(name)
+    server = find_server(name)
     try:
-        rotation.start(server, by=_user(request))
+        rotation.start(server, by=user_of(request))
         messages.success(request, _("%(name)s gets new keys; its jobs go on meanwhile.") % {"name": name})
     except ConsoleError as error:
         messages.error(request, f"{error.what} {error.do}")
@@ -62,12 +59,12 @@ def keys_change(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 def key_list(request: HttpRequest) -> HttpResponse:
     """GET: how old the keys of each real server are. POST: new ones for those that are chosen (`server`)."""
-    user = _user(request)
+    user = user_of(request)
     rotation.check_may(user)
     if request.method == "POST":
         _change_many(request, user)
         return redirect("deployments:key-list")
-    rows = Server.objects.filter(simulated=False).defer("facts").select_related("rotation").order_by("name")
+    rows = Server.objects.present().filter(simulated=False).defer("facts").select_related("rotation").order_by("name")
     return render(request, "deployments/key_list.html", {"servers": rows})
 
 
@@ -89,7 +86,3 @@ def _change_many(request: HttpRequest, user: User) -> None:
     if len(refused) > 10:
         n = len(refused) - 10
         messages.warning(request, ngettext("and %(n)s more", "and %(n)s more", n) % {"n": n})
-
-
-def _user(request: HttpRequest) -> User:
-    return cast(User, request.user)  # LoginRequiredMiddleware lets nobody else in

@@ -9,27 +9,13 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from console.errors import ConsoleError, NotFound
+from console.errors import ConsoleError
 from console.models import User
 from deployments.models import Server, ServerChange
 from deployments.services import history, inventory, lifecycle, servers, waiting
-from deployments.views.lookup import check_may_operate, is_part
+from deployments.views.lookup import check_may_operate, find_server, is_part, user_of
 
 GONE_SHOWN = 500
-
-
-def find_server(name: str) -> Server:
-    """Raises NotFound."""
-    server = Server.objects.filter(name=name[:63]).first()
-    if server is None:
-        raise NotFound(
-            _("There is no server called %(name)s.") % {"name": name[:63]}, _("Choose one from the list of servers.")
-        )
-    return server
-
-
-def user_of(request: HttpRequest) -> User:
-    return request.user  # type: ignore[return-value]  # LoginRequiredMiddleware lets nobody else in
 
 
 # ---------- edit ----------
@@ -113,7 +99,8 @@ def server_history(request: HttpRequest, name: str) -> HttpResponse:
     """?before= is the id that the page before ended with."""
     server = find_server(name)
     before = request.GET.get("before", "")
-    rows, following = history.page(server, int(before) if before.isascii() and before[:18].isdigit() else None)
+    known = before.isascii() and before.isdigit() and len(before) < 19
+    rows, following = history.page(server, int(before) if known else None)
     context = {
         "server": server,
         "rows": [change_row(row) for row in rows],
@@ -164,6 +151,8 @@ def server_drain(request: HttpRequest, name: str) -> HttpResponse:
 def npu_cordon(request: HttpRequest, name: str) -> HttpResponse:
     """GET asks for the reason, ?bus_id= naming the NPU; POST cordons it."""
     bus_id = request.POST.get("bus_id", request.GET.get("bus_id", ""))[:40]
+    if not bus_id:  # its page has the NPUs to choose from
+        return redirect("monitoring:server-detail", name=find_server(name).name)
 
     def act(server: Server, *, by: User, reason: str, ticket: str) -> Server:
         return servers.cordon(server, bus_id, by=by, reason=reason, ticket=ticket)

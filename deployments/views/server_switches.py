@@ -5,21 +5,20 @@ from collections.abc import Callable
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
-from console.errors import ConsoleError, NotFound
+from console.errors import ConsoleError
 from console.models import User
 from deployments.models import Job, JobState, Server
 from deployments.services import servers
-from deployments.views.lookup import check_may_operate
+from deployments.views.lookup import check_may_operate, find_server, user_of
 
 
 @require_http_methods(["GET", "POST"])
 def queue_pause(request: HttpRequest, name: str) -> HttpResponse:
     """GET asks for the reason; POST pauses."""
     check_may_operate(request)
-    server = _server(name)
+    server = find_server(name)
     if request.method == "GET":
         queued = Job.objects.filter(server=server, state=JobState.QUEUED).count()
         return render(request, "deployments/server_pause.html", {"server": server, "queued": queued})
@@ -29,14 +28,14 @@ def queue_pause(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_POST
 def queue_resume(request: HttpRequest, name: str) -> HttpResponse:
-    return _changed(request, _server(name), lambda row, by: servers.resume_queue(row, by=by))
+    return _changed(request, find_server(name), lambda row, by: servers.resume_queue(row, by=by))
 
 
 @require_http_methods(["GET", "POST"])
 def maintenance(request: HttpRequest, name: str) -> HttpResponse:
     """GET asks for the reason; POST with `on` = 1 begins, with anything else ends it."""
     check_may_operate(request)
-    server = _server(name)
+    server = find_server(name)
     if request.method == "GET":
         return render(request, "deployments/server_ask.html", {"server": server, "what": "maintenance"})
     on = request.POST.get("on") == "1"
@@ -47,16 +46,7 @@ def maintenance(request: HttpRequest, name: str) -> HttpResponse:
 def _changed(request: HttpRequest, server: Server, act: Callable[[Server, User], Server]) -> HttpResponse:
     check_may_operate(request)
     try:
-        act(server, request.user)  # type: ignore[arg-type]
+        act(server, user_of(request))
     except ConsoleError as error:
         messages.error(request, f"{error.what} {error.do}")
     return redirect("monitoring:server-detail", name=server.name)
-
-
-def _server(name: str) -> Server:
-    server = Server.objects.filter(name=name[:63]).first()
-    if server is None:
-        raise NotFound(
-            _("There is no server called %(name)s.") % {"name": name[:63]}, _("Choose one from the list of servers.")
-        )
-    return server

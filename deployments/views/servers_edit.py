@@ -13,8 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.errors import ConsoleError
 from deployments.models import Server, ServerChange
 from deployments.services import filters, history, inventory, selection
-from deployments.views.lookup import check_may_operate
-from deployments.views.server_inventory import user_of
+from deployments.views.lookup import check_may_operate, user_of
 
 SHOWN = 200  # servers of the preview that are listed with what changes there
 

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_POST
 
 from console.errors import ConsoleError
 from deployments.services import stacks
+from deployments.views.lookup import user_of
 
 
 @require_POST
@@ -18,7 +19,7 @@ def stack_wish(request: HttpRequest) -> HttpResponse:
     names = [name[:63] for name in request.POST.getlist("server")]
     stack = request.POST.get("stack", "").strip()[:63]
     try:
-        changed = stacks.wish(names, stack, by=request.user)  # type: ignore[arg-type]
+        changed = stacks.wish(names, stack, by=user_of(request))
     except ConsoleError as error:
         messages.error(request, f"{error.what} {error.do}")
     else:

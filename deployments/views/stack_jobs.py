@@ -12,7 +12,7 @@ from console.errors import Conflict, ConsoleError
 from deployments.models import Server
 from deployments.services import in_use, installs, jobs, stacks, waiting
 from deployments.stacks.options import Options
-from deployments.views.lookup import check_may_operate
+from deployments.views.lookup import check_may_operate, find_server, user_of
 
 NAMES = [field.name for field in fields(Options)]
 
@@ -21,7 +21,7 @@ NAMES = [field.name for field in fields(Options)]
 def stack_install(request: HttpRequest, name: str, server: str) -> HttpResponse:
     """GET shows what an installation would run and hit; POST queues it where the plan is still the one shown."""
     check_may_operate(request)
-    stack, found = stacks.find(name), stacks.find_server(server)
+    stack, found = stacks.find(name), find_server(server)
     given = request.POST if request.method == "POST" else request.GET
     chosen = {one: given[one].strip()[:300] for one in NAMES if given.get(one, "").strip()}
     made = installs.plan_of(found, stack, installs.options_for(found, chosen))
@@ -36,7 +36,7 @@ def stack_install(request: HttpRequest, name: str, server: str) -> HttpResponse:
                 code="plan_changed",
             )
         params = {one: value for one, value in chosen.items() if one not in ("driver", "firmware", "account")}
-        return jobs.queue_job(found, "install", {"stack": name, **params}, by=request.user, ticket=_ticket(request))  # type: ignore[arg-type]
+        return jobs.queue_job(found, "install", {"stack": name, **params}, by=user_of(request), ticket=_ticket(request))
 
     return _asked(request, found, "install", name, queue, installs.obstacle(found, made), more)
 
@@ -54,7 +54,7 @@ def stack_uninstall(request: HttpRequest, name: str, server: str) -> HttpRespons
 
 def _simple(request: HttpRequest, kind: str, name: str, server: str) -> HttpResponse:
     check_may_operate(request)
-    found = stacks.find_server(server)
+    found = find_server(server)
     wrong: ConsoleError | None = None
     try:
         jobs.FILLERS[kind](found, {"stack": name})
@@ -63,7 +63,7 @@ def _simple(request: HttpRequest, kind: str, name: str, server: str) -> HttpResp
     more = {"is_current": installs.beside(found).current == name}
 
     def queue() -> Any:
-        return jobs.queue_job(found, kind, {"stack": name}, by=request.user, ticket=_ticket(request))  # type: ignore[arg-type]
+        return jobs.queue_job(found, kind, {"stack": name}, by=user_of(request), ticket=_ticket(request))
 
     return _asked(request, found, kind, name, queue, wrong, more)
 

@@ -1,24 +1,10 @@
 """Words of the fleet and server pages: states, occupancies, choices, and what their scripts say."""
 
-from dataclasses import dataclass
-
-from django.utils.functional import Promise
 from django.utils.translation import gettext, gettext_lazy, gettext_noop, pgettext_lazy
 
 from console.templatetags.frame import seconds_in_words
+from deployments.looks import Look
 from monitoring.services.live_state import HEARD
-
-StrOrPromise = str | Promise
-
-
-@dataclass(frozen=True)
-class Look:
-    """How a state looks: a symbol of icons.svg, a class of colour, a word in the reader's language."""
-
-    icon: str
-    css: str
-    word: StrOrPromise
-
 
 # "live" of a server and "live" of the page's connection are two words in Chinese.
 STATES = {

@@ -7,6 +7,20 @@ export async function fetchPart(address = location.pathname + location.search) {
   return new DOMParser().parseFromString(await answer.text(), "text/html");
 }
 
+// The same of what a poll brings, {"html"}.
+export const polledPart = (json) => new DOMParser().parseFromString(json.html, "text/html");
+
+// Put the nodes of `fresh` into `live`; the focus and the place of a table that scrolls sideways survive it.
+export function exchange(live, fresh) {
+  const focus = live.contains(document.activeElement) ? document.activeElement : null;
+  const id = focus?.id, href = focus?.getAttribute("href"), left = live.querySelector(".table-scroll")?.scrollLeft ?? 0;
+  live.replaceChildren(...fresh.body.childNodes);
+  const again = id ? document.getElementById(id) : href && live.querySelector(`a[href="${CSS.escape(href)}"]`);
+  again?.focus({ preventScroll: true });
+  const scroll = live.querySelector(".table-scroll");
+  if (scroll) scroll.scrollLeft = left;
+}
+
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 // A function that calls `draw` after `before` ms and rests for `after` ms; calls that come meanwhile become one.

@@ -66,13 +66,14 @@ def test_the_fleets_filter_leads_to_the_form(pages, console):
 
 def test_a_queue_is_paused_with_a_reason_and_resumed(pages, console):
     page = pages.open("/servers/b-0/")
+    page.click("details.menu:has-text('Pause queue') > summary")
     page.click("text=Pause queue")
     page.fill("#reason", "Fan 3")
     page.click("button.primary")
     page.wait_for_selector("text=The queue is paused.")
     assert problems(page) == []
     page.click("text=Resume the queue")
-    page.wait_for_selector("text=Pause queue")
+    page.wait_for_selector("text=Pause queue", state="attached")
 
 
 @pytest.mark.parametrize(("width", "theme"), WIDTHS)

@@ -193,6 +193,23 @@ def test_what_servers_write_never_stops_the_turn(turns, valkey, server, attempt)
     assert redis.xlen(streams.logs(server.pk)) == 0
 
 
+@pytest.mark.parametrize("stream", [streams.logs, streams.telemetry])
+@pytest.mark.parametrize("place", ["18446744073709551615-18446744073709551615", "5-18446744073709551615"])
+def test_an_entry_at_the_end_of_all_places_stops_nobody(turns, valkey, server, attempt, spool, stream, place):
+    """No place comes after it to trim to, and the longest fits into no column."""
+    other = Server.objects.create(name="kp-02")
+    redis = valkey.client()
+    redis.xadd(stream(other.pk), {"d": "{}"}, id=place)
+    send(redis, server, spool.chunk(("o", "hello")))
+    turns.turn()
+    assert LogChunk.objects.count() == 1 and redis.hexists(streams.acked(server.pk), attempt.pk)
+    assert not redis.exists(stream(other.pk)), "else its own agent could write nothing any more"
+    assert turns.ingest.quota.reported.get_nowait()[0] == other.pk
+    turns.turn()
+    other.refresh_from_db()
+    assert (other.logs_cursor, other.telemetry_cursor) == ("0", "0")
+
+
 def test_a_new_ingest_tells_the_last_line_that_its_predecessor_stored_but_did_not_publish(
     valkey, server, attempt, spool
 ):
@@ -206,7 +223,7 @@ def test_a_new_ingest_tells_the_last_line_that_its_predecessor_stored_but_did_no
     before.turn()
     before.ingest._release()
     after = Turns(valkey.url)
-    after.ingest._seed_heads()
+    after.ingest.heads.seed()
     after.turn()
     told = [json.loads(m["data"]) for m in iter(lambda: listener.get_message(timeout=0.5), None)]
     assert {"seq": 1, "type": "head", "data": {"attempt": attempt.pk}} in told

@@ -30,6 +30,16 @@ def test_a_null_character_is_refused_in_words(client, viewer, address):
     assert client.post("/login/", {"username": "a\0", "password": "x"}).status_code == 400
 
 
+def test_a_form_that_is_sent_to_the_api_is_refused_in_words(client, operator):
+    _token, text = ApiToken.make(operator, "operator")
+    answer = client.post("/api/v1/jobs", {"kind": "check"}, headers={"Authorization": f"Bearer {text}"})
+    assert answer.status_code == 400 and answer.json()["error"]["do"]
+    null = client.post(
+        "/api/v1/jobs", b"a=\0", content_type="multipart/form-data", headers={"Authorization": f"Bearer {text}"}
+    )
+    assert null.json()["error"]["code"] == "null_character"
+
+
 def test_a_page_that_takes_no_such_method_says_so(client, operator):
     client.force_login(operator)
     answer = client.get("/jobs/1/retry", headers={"Accept-Language": "en"})

@@ -92,6 +92,7 @@ def test_ports_are_those_of_this_site_and_no_secret_is_among_them(page, capsys):
     assert rows[0] == ["source", "target", "port", "protocol", "TLS", "purpose"]
     assert len(rows) == len(listed) + 1 == len(table.splitlines())
     assert all(way["purpose"]["zh"] for way in listed)
+    assert {row[3] for row in rows[1:]} == {"TCP"} and rows[4][4] == "SSH encrypts itself"
     assert "geheim" not in shown + file + table
     page.cookies["django_language"] = "zh-hans"
     assert "来源" in text(page.get("/ports/ports.csv"))

@@ -2,6 +2,8 @@
 
 import pytest
 from auditlog.models import LogEntry
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils.translation import override
 
 from console.errors import Conflict, ConsoleError, Invalid, NotAllowed, NotFound
@@ -113,6 +115,18 @@ def test_a_bulk_edit_is_shown_before_and_taken_back_after(many, operator):
     assert Server.objects.get(name="kp-13").site == "bj"
     with pytest.raises(Conflict):
         inventory.undo(change_set, by=operator)
+
+
+def test_many_servers_cost_no_query_each_but_the_audit_entry(many, operator, django_assert_num_queries):
+    bulk = inventory.Bulk({"team": "nlp"}, rack="B1")
+    servers, _problems = selection.find(selection.Asked(names=[server.name for server in many], fleet="both"))
+    with django_assert_num_queries(0):
+        assert [len(hit.changes) for hit in inventory.plan(servers, bulk)] == [2, 2, 2]
+    with CaptureQueriesContext(connection) as few:
+        inventory.edit_many(servers[:1], bulk, by=operator)
+    with CaptureQueriesContext(connection) as more:
+        inventory.edit_many(servers[1:], bulk, by=operator)
+    assert len(more) - len(few) == 1
 
 
 def test_what_was_changed_again_since_is_left_and_said(many, operator):

@@ -4,6 +4,7 @@ import json
 from datetime import timedelta
 
 import pytest
+from django.core.management import call_command
 from django.utils import timezone
 
 from console.models import ApiToken, User
@@ -43,6 +44,12 @@ def page(client, path, status=200, **sent):
     answer = client.post(path, sent) if sent else client.get(path)
     assert answer.status_code == status, answer.content.decode()[:2000]
     return answer.content.decode()
+
+
+@pytest.mark.parametrize("before", ["1" * 19 + "x", "9" * 5000, "²"])
+def test_a_page_of_the_history_that_there_is_not_is_the_first(client, viewer, kp, before):
+    client.force_login(viewer)
+    assert client.get(f"/servers/kp-01/history?before={before}").status_code == 200
 
 
 GETS = ("edit", "history", "drain", f"cordon?bus_id={BUS}", "maintenance", "decommission", "facts")
@@ -107,6 +114,13 @@ def test_a_bulk_edit_is_previewed_done_and_taken_back(client, kp, operator):
     page(client, "/changes/ffff/", 404)
 
 
+def test_the_command_line_says_who_is_gone(kp, capsys):
+    Server.objects.create(name="sold", decommissioned_at=timezone.now())
+    call_command("servers", "list")
+    states = dict(line.split()[:2] for line in capsys.readouterr().out.splitlines())
+    assert states["sold"] == "decommissioned" and states["kp-01"] in ("online", "offline")
+
+
 def test_drain_and_cordon_are_asked_shown_and_ended(client, kp, operator):
     client.force_login(operator)
     assert "No reason was given." in page(client, "/servers/kp-01/drain", 422, reason=" ")
@@ -114,6 +128,7 @@ def test_drain_and_cordon_are_asked_shown_and_ended(client, kp, operator):
     text = page(client, "/servers/kp-01/")
     assert "Drained: no job runs here." in text and "new &lt;b&gt;fans" in text
     page(client, "/servers/kp-01/drain/end", 302, x="1")
+    page(client, "/servers/kp-01/cordon", 302)  # of no NPU: to the page where they are
     assert "has no NPU" in page(client, "/servers/kp-01/cordon", 422, bus_id="nonsense", reason="x")
     page(client, "/servers/kp-01/cordon", 302, bus_id=BUS, reason="ECC")
     assert Server.objects.get(pk=kp.pk).cordons[BUS]["reason"] == "ECC"

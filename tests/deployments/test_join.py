@@ -19,8 +19,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from tests import netns
 from tests.conftest import free_port
-from tests.deployments.joining import Browser, Host
+from tests.deployments import network
+from tests.deployments.joining import PATHS, Browser, Host
+from tests.waiting import until
 from tests.whole import Whole
 
 OLD_PYTHON = Path.home() / ".pyenv/versions/3.10.13"
@@ -45,15 +48,6 @@ def host():
     made.close()
 
 
-def until(what, seconds=30):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := what():
-            return found
-        time.sleep(0.1)
-    raise AssertionError("it did not happen in time")
-
-
 def test_the_pasted_command_brings_a_server_online_that_works_repairs_and_leaves(console, browser, host):
     page, command = browser.command("kp-07", rack="A1", labels="env=prod")
     assert "Command copied" in browser.words(page)
@@ -62,7 +56,7 @@ def test_the_pasted_command_brings_a_server_online_that_works_repairs_and_leaves
     assert joined.returncode == 0, joined.stdout + joined.stderr
     assert time.monotonic() - began < 60
     assert "has joined the console and is online" in joined.stdout
-    until(lambda: "Open kp-07" in browser.words(page))
+    until(lambda: "Open kp-07" in browser.words(page), 30)
     assert (host.agent / "etc/config.json").stat().st_mode & 0o777 == 0o600
 
     token = console.token()
@@ -91,6 +85,15 @@ def test_the_pasted_command_brings_a_server_online_that_works_repairs_and_leaves
     config = json.loads(before)
     with pytest.raises(redis.AuthenticationError):
         redis.Redis.from_url(config["redis_url"]).ping()
+    # Its page says so until it joins again, and the history has both.
+    page = "/servers/kp-07/"
+    assert "has left the console" in browser.get(page)
+    _page, command = browser.command("kp-07")
+    assert host.run(command).returncode == 0
+    assert "has left the console" not in browser.get(page)
+    changes = console.call(f"{page}history", console.token())["changes"]
+    assert [row["after"] for row in changes if row["field"] == "server"][:2] == ["rejoined", "left"]
+    assert host.ctl("leave").returncode == 0
 
 
 def test_the_console_decommissions_a_server_whose_agent_removes_itself(console, browser, host):
@@ -98,7 +101,7 @@ def test_the_console_decommissions_a_server_whose_agent_removes_itself(console, 
     joined = host.run(command)
     assert joined.returncode == 0, joined.stdout + joined.stderr
     token = console.token()
-    until(lambda: (console.call("/servers/kp-09", token)["facts"] or {}).get("install"))
+    until(lambda: (console.call("/servers/kp-09", token)["facts"] or {}).get("install"), 30)
     told = console.call("/servers/kp-09", token)["facts"]["install"]
     assert told == {"prefix": str(host.agent), "removes_itself": True}
     config = json.loads((host.agent / "etc/config.json").read_text())
@@ -123,13 +126,13 @@ def test_the_keeper_starts_a_killed_agent_again_and_stop_ends_it(browser, host):
     assert host.run(command).returncode == 0
     agent = int((host.agent / "state/agent.lock").read_text())
     os.kill(agent, signal.SIGKILL)
-    until(lambda: int((host.agent / "state/agent.lock").read_text() or 0) not in (0, agent))
-    until(lambda: host.ctl("status").returncode == 0)
+    until(lambda: int((host.agent / "state/agent.lock").read_text() or 0) not in (0, agent), 30)
+    until(lambda: host.ctl("status").returncode == 0, 30)
     assert host.ctl("stop").returncode == 0
     assert not host.pids()
     assert host.ctl("status").returncode == 3
     assert host.ctl("start").returncode == 0
-    until(lambda: host.ctl("status").returncode == 0)
+    until(lambda: host.ctl("status").returncode == 0, 30)
     assert host.ctl("leave").returncode == 0
 
 
@@ -314,7 +317,7 @@ def test_leave_waits_for_jobs_unless_told_otherwise(console, browser, host):
         "time.sleep(60)"
     )
     host.run(f'PYTHONPATH={host.agent}/current/lib setsid {host.agent}/venv/bin/python -c "{code}" >/dev/null 2>&1 &')
-    until(lambda: (attempt / "lines").exists())
+    until(lambda: (attempt / "lines").exists(), 30)
     refused = host.ctl("leave")
     assert refused.returncode == 1
     assert "1 jobs run here" in refused.stdout
@@ -394,37 +397,45 @@ def test_over_tls_only_the_consoles_own_key_gets_the_token(tmp_path, host):
         whole.stop()
 
 
-def may_make_namespaces():
-    return os.geteuid() == 0 and subprocess.run(["ip", "netns", "list"], capture_output=True).returncode == 0
+SCRIPT = Path(__file__).resolve().parents[2] / "deployments/join/join.sh"
+VALUES = "TOKEN=; PIN=; RUNTIME_x86_64=; RUNTIME_aarch64=; CONSOLE=http://127.0.0.1:9"
+SEARCH = SCRIPT.read_text().rpartition("\nmain")[0] + f'\n{VALUES}\nfind_python\necho "$python"\n'
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_a_python_that_only_root_can_run_is_passed_over(tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("id", "uname"):
+        (tools / tool).symlink_to(shutil.which(tool, path=PATHS))
+    tmp_path.chmod(0o700)
+    own = tmp_path / "python3.13"  # first in PATH, as root's pyenv or conda is
+    shutil.copy(Path("/usr/bin/python3").resolve(), own)
+
+    def search(script=SEARCH, **env):
+        env = {"PATH": f"{tmp_path}:{PATHS}", "HOME": str(tmp_path), "LANG": "C", **env}
+        return subprocess.run(["/bin/sh", "-c", script], env=env, capture_output=True, text=True)
+
+    assert search().stdout.startswith("/usr/")
+    # Where the agent will run as its owner it serves.
+    assert search(AGENT_USER="root").stdout == f"{own}\n"
+    # Where there is no other, the sentence names it.
+    alone = SEARCH.replace("/usr/", "/none/").replace("/opt/", "/none/")
+    stopped = search(alone, PATH=f"{tmp_path}:{tools}")
+    assert stopped.returncode == 1
+    assert f"{own} is for root only" in stopped.stderr
 
 
 @pytest.fixture
-def second_host():
-    """A network namespace as another machine, 10.213.77.2, that sees this one as 10.213.77.1; its agent is nobody's."""
-    name = f"joining-{os.getpid()}"
-    here, there = f"jo{os.getpid() % 100000}a", f"jo{os.getpid() % 100000}b"
-    ip = [
-        f"ip netns add {name}", f"ip link add {here} type veth peer name {there} netns {name}",
-        f"ip addr add 10.213.77.1/30 dev {here}", f"ip link set {here} up",
-        f"ip -n {name} addr add 10.213.77.2/30 dev {there}", f"ip -n {name} link set {there} up",
-        f"ip -n {name} link set lo up",
-    ]  # fmt: skip
-    made = Host(before=["ip", "netns", "exec", name], root=True)
-    made.env["AGENT_USER"] = "nobody"
-    try:
-        for line in ip:
-            if subprocess.run(line.split(), capture_output=True).returncode:
-                pytest.skip("network namespaces do not work here")
-        yield made
-    finally:
-        made.close()
-        subprocess.run(["ip", "netns", "del", name], capture_output=True)
-        subprocess.run(["ip", "link", "del", here], capture_output=True)
+def second_machine():
+    with network.second_machine() as machine:
+        yield machine
 
 
-@pytest.mark.skipif(not may_make_namespaces(), reason="needs root and network namespaces")
-def test_a_second_host_on_the_network_joins_as_root_and_its_agent_is_not_root(tmp_path, second_host):
-    whole = Whole(tmp_path, demo_servers=0, bind="10.213.77.1", ALLOW_PLAINTEXT="1")
+@pytest.mark.skipif(not netns.may_make(), reason="needs root and network namespaces")
+def test_a_second_host_on_the_network_joins_as_root_and_its_agent_is_not_root(tmp_path, second_machine):
+    space, second_host = second_machine
+    whole = Whole(tmp_path, demo_servers=0, bind=space.ours, ALLOW_PLAINTEXT="1")
     try:
         browser = Browser(whole)
         page, command = browser.command("kp-30")
@@ -435,7 +446,7 @@ def test_a_second_host_on_the_network_joins_as_root_and_its_agent_is_not_root(tm
         assert owners == {65534}
         assert (second_host.agent / "code").stat().st_uid == 0
         assert (second_host.agent / "etc/config.json").stat().st_uid == 65534
-        assert "10.213.77.2" in browser.get("/servers/join/")
+        assert space.theirs in browser.get("/servers/join/")
         assert second_host.ctl("leave").returncode == 0
         assert not second_host.agent.exists()
         # A Python that only root can reach is no use to the agent's account.

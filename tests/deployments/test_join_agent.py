@@ -4,12 +4,13 @@ import dataclasses
 import email.utils
 import json
 import os
+import subprocess
 import time
 
 import pytest
 
 from console import streams
-from deployments.agent import config, install, join
+from deployments.agent import config, install, join, processes, warily
 from tests.conftest import free_port
 
 FIELDS = {"server_id": 7, "name": "kp-01", "prefix": "h:7", "key": "ab" * 32}
@@ -96,6 +97,44 @@ def test_a_pid_that_was_given_out_again_is_left_alone(tmp_path):
     place.pid_file.write_text(json.dumps({"pid": os.getpid(), "started": 1, "boot_id": "another"}))
     assert install.keeper(place) is None
     install.stop(place)
+
+
+@pytest.mark.parametrize("trap", [os.symlink, os.link, lambda _target, path: os.mkfifo(path)])
+def test_a_log_that_leads_elsewhere_is_not_written(tmp_path, trap):
+    """The agent's account owns the folder of logs, and root opens one there."""
+    target, log = tmp_path / "shadow", tmp_path / "keep.log"
+    target.write_text("root's own")
+    trap(target, log)
+    with pytest.raises(OSError):
+        warily.open_log(log)
+    log.unlink()
+    os.close(warily.open_log(log))
+    assert (log.read_text(), target.read_text()) == ("", "root's own")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: the agent's account must be another")
+@pytest.mark.parametrize("path", ["agent.lock", "attempts/a1-1-00000000/pid"])
+def test_root_ends_nobody_elses_process_because_the_agents_files_name_it(tmp_path, path):
+    place = install.Install(tmp_path, "http://console", "", 7, user="nobody")
+    tmp_path.chmod(0o755)
+    for folder in (tmp_path.parent, tmp_path.parent.parent):
+        folder.chmod(0o755)
+    victim = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        named = place.state / path
+        named.parent.mkdir(parents=True)
+        who = processes.identity(victim.pid)
+        named.write_text(json.dumps(who._asdict()) if named.name == "pid" else str(victim.pid))
+        lock = named.with_name("lock") if named.name == "pid" else named
+        held = processes.take_lock(lock)
+        lock.chmod(0o644)
+        install.stop(place)
+        install.end_runners(place)
+        os.close(held)
+        assert victim.poll() is None
+    finally:
+        victim.kill()
+        victim.wait()
 
 
 def test_only_what_is_heard_after_the_start_counts_as_online():

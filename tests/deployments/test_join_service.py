@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import shlex
 import subprocess
 import tarfile
@@ -82,6 +83,15 @@ def test_the_page_shows_the_command_and_its_refusals(page):
     assert enrolment.token not in json.dumps([*Enrolment.objects.values("digest", "salt", "script_digest")])
 
 
+@pytest.mark.parametrize(
+    "said", [{"labels": "<b>=1"}, {"labels": "demo_holder=x"}, {"rack": "A1\u202e"}, {"labels": "site=\x1b[2J"}]
+)
+def test_what_no_editor_takes_is_not_taken_at_joining(page, said):
+    """Else nobody could change anything of that server before it was mended."""
+    assert page.post("/servers/join/", {"name": "kp-01", **said}).status_code == 422
+    assert not Server.objects.exists()
+
+
 def test_every_value_in_the_script_is_quoted(administrator, settings, tmp_path):
     enrolment = join.make("kp-01", by=administrator)
     settings.PUBLIC_URL = "http://localhost'$(touch owned)"  # settings would refuse it; the quoting holds all the same
@@ -112,6 +122,19 @@ def test_a_forged_token_is_answered_in_plain_words(client, db):
     for path in ("", "/agent.tar.gz", "/state", "/runtime/x86_64"):
         answer = client.get(f"/join/nobody-knows-this{path}")
         assert (answer.status_code, answer["Content-Type"]) == (404, "text/plain; charset=utf-8")
+
+
+def test_no_log_tells_a_token(administrator, client, valkey):
+    """Django's own lines name the address of what was refused; whoever reads them could join in its stead."""
+    token = made(administrator).token
+    handler = next(one for one in logging.getLogger().handlers if type(one) is logging.StreamHandler)
+    before = handler.setStream(log := io.StringIO())
+    try:
+        assert client.get(f"/join/{token}/config").status_code == 405
+        assert client.get(f"/join/{token}/runtime/x86_64").status_code == 404
+    finally:
+        handler.setStream(before)
+    assert "/config" in log.getvalue() and token not in log.getvalue()
 
 
 def test_credentials_are_handed_out_once(administrator, client, valkey):
@@ -230,6 +253,13 @@ def test_a_server_says_goodbye_only_with_its_own_signature(administrator, client
 
     assert say(server=other.server_id) == say(t=time.time() - 3600) == say(op="x") == say(server=10**30) == 403
     assert client.post("/join/left", "nonsense", content_type="application/json").status_code == 400
+    token = made(administrator, "kp-02").token
+    for address in ("/join/left", "/join/code", f"/join/{token}/problem"):
+        assert client.post(address, {"a": "form"}).status_code == 400
+    for address in ("/join/left", "/join/code"):
+        assert client.post(address, "[" * 2000, content_type="application/json").status_code == 400
+        deep = json.dumps({"body": "[" * 1900, "mac": "0"})
+        assert client.post(address, deep, content_type="application/json").status_code == 403
     assert Server.objects.get(pk=config["server_id"]).key == config["key"]
     assert say() == 200
     assert say() == 403

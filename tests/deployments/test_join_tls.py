@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from console import certificates
+from tests import netns
 from tests.conftest import free_port
 from tests.deployments import network
 from tests.deployments.joining import Browser
@@ -22,14 +23,14 @@ from tests.whole import Whole
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not network.may_make(), reason="needs root and network namespaces"),
+    pytest.mark.skipif(not netns.may_make(), reason="needs root and network namespaces"),
 ]
 
 
 @pytest.fixture
 def machine():
-    with network.second_machine() as (ours, host):
-        yield ours, host
+    with network.second_machine() as (space, host):
+        yield space.ours, host
 
 
 @contextlib.contextmanager

@@ -14,8 +14,20 @@ from console.models import Alert, User
 from deployments.agent import install, signing
 from deployments.agent.dispatch import Dispatcher
 from deployments.demo.__main__ import Loop
-from deployments.models import Enrolment, Job, Server
-from deployments.services import enrol, history, jobs, join, lifecycle, selection, servers
+from deployments.models import Enrolment, Job, Order, Server
+from deployments.services import (
+    enrol,
+    history,
+    jobs,
+    join,
+    lifecycle,
+    orders,
+    quota,
+    rotation,
+    selection,
+    servers,
+    signed_calls,
+)
 from monitoring.services import live_state
 from tests.deployments.agent_bench import AgentServer
 from tests.deployments.handed import finish, kinds_of_tests  # noqa: F401
@@ -81,6 +93,36 @@ def test_who_is_gone_is_out_of_the_fleet_and_out_of_redis_and_the_record_stays(
         assert refused.value.code == "decommissioned"
 
 
+@pytest.mark.parametrize("go", ["decommission", "leave"])
+def test_keys_that_change_meanwhile_bring_nobody_back(server, granted, valkey, administrator, go):
+    Server.objects.filter(pk=server.pk).update(last_seen_at=timezone.now())
+    server.refresh_from_db()
+    made = rotation.start(server, by=administrator)
+    if go == "leave":
+        join.leave(server, by=administrator)
+    else:
+        lifecycle.decommission(server, "kp-01", by=administrator)
+    for hours in (1, 48):
+        orders.look_after(timezone.now() + timedelta(hours=hours))
+        rotation.look_after()
+    assert f"h{server.pk}" not in valkey.client().acl_users()
+    assert not list(valkey.client().scan_iter(f"h:{server.pk}:*"))
+    kept = Order.objects.get()
+    assert (kept.state, kept.args) == ("expired", {})
+    body = json.dumps({"op": "leave", "server": server.pk, "t": time.time()})
+    with pytest.raises(NotAllowed):
+        signed_calls.leave(body, signing.sign(made.key, body))
+
+
+def test_the_keys_of_who_is_gone_cannot_change_and_it_is_not_switched_on(server, granted, valkey, administrator):
+    Server.objects.filter(pk=server.pk).update(last_seen_at=timezone.now(), cut_off_at=timezone.now())
+    gone = lifecycle.decommission(Server.objects.get(), "kp-01", by=administrator)
+    for act in (rotation.start, quota.switch_on):
+        with pytest.raises(Conflict):
+            act(gone, by=administrator)
+    assert f"h{server.pk}" not in valkey.client().acl_users()
+
+
 def test_what_is_not_meant_or_not_allowed_is_refused(server, granted, administrator, operator):
     with pytest.raises(NotAllowed):
         lifecycle.decommission(server, "kp-01", by=operator)
@@ -107,12 +149,16 @@ def test_jobs_that_run_are_waited_for_and_those_that_wait_are_cancelled(server, 
     assert job.state == "cancelled" and job.reason[1] == "The server was decommissioned"
 
 
-def test_a_silent_server_is_not_waited_for(server, granted, administrator, operator):
+@pytest.mark.parametrize("state", ["running", "waiting_reboot"])
+def test_a_silent_server_is_not_waited_for(server, granted, administrator, operator, state):
+    """Its job may have gone on as long as the console doubted itself; from here on nobody hears its end."""
     running = jobs.queue_job(server, "hold_locks", {"locks": ["a"]}, by=operator)
-    Job.objects.filter(pk=running.pk).update(state="running")
+    Job.objects.filter(pk=running.pk).update(state=state)
     Server.objects.filter(pk=server.pk).update(last_seen_at=timezone.now() - timedelta(days=9))
     server.refresh_from_db()
     assert lifecycle.decommission(server, "kp-01", by=administrator).is_gone
+    running.refresh_from_db()
+    assert running.state == "lost" and running.reason
 
 
 def test_without_redis_nothing_is_half_done(server, own_valkey, settings, administrator):
@@ -133,7 +179,7 @@ def test_an_agent_that_can_is_asked_to_go_and_its_goodbye_ends_it(server, grante
     assert valkey.client().llen(f"{streams.rq_prefix(server.pk)}:queue:jobs") == 1
     assert lifecycle.finish_leaving() == []
     body = json.dumps({"op": "leave", "server": server.pk, "t": time.time()})
-    join.left(body, signing.sign(server.key, body))
+    signed_calls.leave(body, signing.sign(server.key, body))
     assert Server.objects.get().is_gone
     assert ("agent_removed", None, "removed", "") in told(server)
 
@@ -154,7 +200,7 @@ def test_a_server_that_is_gone_joins_again_by_a_command(server, granted, setting
     assert Server.objects.get().is_gone, "not before it is back"
     join.config(enrolment)
     assert not Server.objects.get().is_gone
-    assert told(server)[0] == ("server", "decommissioned", "rejoined", "root")
+    assert told(server)[1] == ("server", "decommissioned", "rejoined", "root")
 
 
 def test_a_simulated_server_falls_silent_and_comes_back(valkey, var, administrator):

@@ -172,6 +172,7 @@ def test_rqs_own_pages_are_for_administrators(as_role, redis_client, role, statu
     for path in ("", "stats.json", "queues/0/", "queues/0/failed/", f"queues/0/{job.id}/", "workers/0/"):
         assert client.get(f"/administration/rq/{path}").status_code == status, path
     if status == 200:
+        assert client.get("/administration/rq/queues/9/").status_code == 404
         assert fail_once.__name__ in client.get("/administration/rq/queues/0/").content.decode()
         client.post(f"/administration/rq/queues/0/{job.id}/delete/", {"post": "yes"})
         assert not redis_client.exists(f"rq:job:{job.id}")
@@ -196,9 +197,12 @@ def test_nobody_sees_them_signed_out(client):
 def test_an_administrator_changes_the_keys_of_one_and_of_many(as_role, redis_client):
     servers = [make_server(f"kp-0{n}") for n in range(3)]
     silent = Server.objects.create(name="silent")
+    Server.objects.create(name="sold", decommissioned_at=timezone.now())
     for server in (*servers, silent):
         enrol.apply_rights(redis_client, server)
     client = as_role("administrator")
+    listed = client.get("/servers/keys/", headers=ENGLISH).content.decode()
+    assert 'value="silent"' in listed and 'value="sold"' not in listed
     page = client.get(f"/servers/{servers[0].name}/", headers=ENGLISH).content.decode()
     assert "Change its keys" in page
     client.post(f"/servers/{servers[0].name}/keys")

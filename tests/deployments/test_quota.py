@@ -128,7 +128,7 @@ def test_who_fills_redis_is_switched_off_before_it_is_full(small_redis, two, wat
 
     until(is_off, timeout=25, every=0.005)
     assert not refused, "the other server was never refused"
-    assert peak < MAXMEMORY_MB * MB
+    assert peak < 1.1 * MAXMEMORY_MB * MB  # used_memory counts the log's buffer, which maxmemory leaves out
     row = until(lambda: Server.objects.filter(pk=7).exclude(cut_off_at=None).first())
     assert row.cut_off_reason and Server.objects.get(pk=8).cut_off_at is None
     alert = Alert.objects.get(ended_at=None)

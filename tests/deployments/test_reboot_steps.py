@@ -69,7 +69,7 @@ def test_it_waits_with_the_same_boot_id_and_goes_on_with_another_in_the_same_log
 
     adopter = Adopter(server.config, RUNNER)
     assert [adopter.tick() for _ in range(3)] == [[], [], []]
-    assert ended(folder) is None and adopter.children == []
+    assert ended(folder) is None and not adopter.children
 
     boot.write_text("boot-2\n")
     tick_until_ended(server, folder)
@@ -141,7 +141,7 @@ def test_a_cancel_that_arrives_a_moment_after_the_boot_comes_first(server, boot,
     assert adopter.tick() == []
     (folder / "cancel").touch()
     adopter.tick()
-    assert ended(folder)["state"] == "cancelled" and adopter.children == []
+    assert ended(folder)["state"] == "cancelled" and not adopter.children
 
 
 def test_a_restart_that_is_refused_fails_the_step_at_once(server, boot):

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from console import certificates, redis_front, streams
-from deployments.agent import addresses, repoint, signing
+from deployments.agent import addresses, layers, repoint, signing
 from deployments.agent import config as configs
 from deployments.agent.orders import CannotObey
 from tests.conftest import Valkey, free_port
@@ -112,8 +112,8 @@ def test_an_order_moves_link_and_worker_and_the_old_address_stays_behind_it(serv
     assert not one.client.xlen(streams.logs(7))
     config = configs.load(server.config.path)
     assert config.addresses == (two.address, one.address) and config.console == "https://new:8443"
-    assert (server.state / addresses.FILE).stat().st_mode & 0o777 == 0o600
-    assert "pw7" not in (server.state / addresses.FILE).read_text()
+    assert (server.state / layers.ADDRESSES).stat().st_mode & 0o777 == 0o600
+    assert "pw7" not in (server.state / layers.ADDRESSES).read_text()
     # The new one dies: back to the one from before.
     one.beats.clear()
     two.valkey.kill()
@@ -138,7 +138,7 @@ def test_an_address_that_does_not_work_changes_nothing(server, places, tmp_path)
             state, said = one.answer(one.order({"redis": [address, one.address]}))
             assert state == "failed" and words in said, said
         assert configs.load(server.config.path).addresses == (one.address,)
-        assert not (server.state / addresses.FILE).exists()
+        assert not (server.state / layers.ADDRESSES).exists()
     finally:
         other.valkey.kill()
 
@@ -150,7 +150,7 @@ def test_an_unsigned_order_moves_nobody(server, places):
     refused = one.beat()["refused"]
     one.order({"redis": [two.address]}, key="0" * 64)
     until(lambda: one.beat()["refused"] > refused, 20)
-    assert not (server.state / addresses.FILE).exists()
+    assert not (server.state / layers.ADDRESSES).exists()
     assert not two.beat()
 
 
@@ -331,5 +331,5 @@ def test_joining_anew_ends_the_list_that_was_sent(link):
     data = json.loads(link.path.read_text())
     link.path.write_text(json.dumps({**data, "key": "ab" * 32}))
     assert link.current().addresses == (A, B)
-    (link.path.parent / addresses.FILE).write_text('{"over": "cut')
+    (link.path.parent / layers.ADDRESSES).write_text('{"over": "cut')
     assert link.current().addresses == (A, B)

@@ -22,7 +22,7 @@ from deployments.agent import credentials, dispatch
 from deployments.agent import rotation as agent_rotation
 from deployments.agent.link import Link, connect, reaches
 from deployments.agent.orders import CannotObey
-from deployments.models import Attempt, Job, JobState, Order, Phase, Rotation, Server
+from deployments.models import Attempt, Job, JobState, Order, Phase, Rotation, Server, ServerChange
 from deployments.services import enrol, orders, rotation
 from tests.deployments.agent_bench import KEY, AgentServer
 from tests.waiting import until
@@ -51,7 +51,7 @@ def agent(tmp_path, valkey, db):
 def started(agent):
     """The agent's link as its process begins: with what its files say now."""
     config = configs.load(agent.config.path)
-    handlers = agent_rotation.Rotation(credentials.Current(config, configs.load), reaches).handlers
+    handlers = agent_rotation.Rotation(configs.Current(config), reaches).handlers
     return Link(config, connect(config), worker_alive=lambda: True, handlers=handlers)
 
 
@@ -106,6 +106,8 @@ def test_both_sides_end_with_the_new_keys_only(agent, console, administrator, dj
     verbs = LogEntry.objects.filter(additional_data__verb__startswith="server.keys").order_by("pk")
     assert [entry.additional_data["verb"] for entry in verbs] == ["server.keys_asked", "server.keys_changed"]
     assert agent.row.keys_changed_at
+    changed = ServerChange.objects.get()
+    assert (changed.field, changed.after, changed.by_name) == ("credentials", "rotated", administrator.username)
 
 
 class Cut(BaseException):
@@ -237,7 +239,7 @@ def test_one_that_nobody_answers_comes_to_nothing_and_locks_nobody_out(
 
 
 def test_a_password_that_redis_does_not_take_leaves_the_agent_as_it_was(agent):
-    handlers = agent_rotation.Rotation(credentials.Current(agent.config, configs.load), reaches).handlers
+    handlers = agent_rotation.Rotation(configs.Current(agent.config), reaches).handlers
     args = {"key": "6b" * 32, "password": "not-known-to-this-redis", "from": "x"}
     with pytest.raises(CannotObey, match="does not take"):
         handlers["rotate"](args)

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+import tracemalloc
 
 import asyncssh
 import pytest
@@ -116,6 +117,19 @@ def test_a_command_that_ends_before_it_was_spoken_to_is_no_broken_connection(hos
             return await ssh._ask(connection, "echo spoke; exit 5", "unheard\n")
 
     assert asyncio.run(asked()) == (5, "spoke")
+
+
+def test_a_host_that_speaks_without_end_fills_no_memory(monkeypatch):
+    async def endless(_connection, _command, _fed, hear, _limit_s):
+        for _piece in range(2000):
+            hear("y" * 8192)
+
+    monkeypatch.setattr(ssh, "_run", endless)
+    tracemalloc.start()
+    _code, words = asyncio.run(ssh._ask(None, "id -u"))
+    assert len(words) == 600
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
 
 
 def test_only_the_confirmed_key_is_accepted(host, shown):

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from console import certificates, tls
 from console.models import User
-from deployments.agent import authorities, config
+from deployments.agent import authorities, config, layers
 from deployments.agent.orders import CannotObey
 from deployments.agent.trust import Trust
 from deployments.models import Enrolment, Order, OrderState, Server
@@ -61,7 +61,7 @@ def test_what_is_no_authority_is_refused_and_nothing_is_kept(written, tmp_path, 
     handler, options = obeying(written(old))
     with pytest.raises(CannotObey):
         handler.trust(args)
-    assert options == {} and not (tmp_path / authorities.FILE).exists()
+    assert options == {} and not (tmp_path / layers.AUTHORITIES).exists()
 
 
 def test_a_server_without_tls_cannot_obey(written):
@@ -72,7 +72,7 @@ def test_a_server_without_tls_cannot_obey(written):
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"over": "x"}', '{"over": "x", "pem": "y"}'])
 def test_a_broken_file_leaves_the_configs_own(written, tmp_path, text):
-    (tmp_path / authorities.FILE).write_text(text)
+    (tmp_path / layers.AUTHORITIES).write_text(text)
     old = authority()
     assert written(old).redis_ca == old
 

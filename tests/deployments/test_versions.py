@@ -30,6 +30,7 @@ def fleet(db):
         ("kp-build", {"agent_version": VERSION, "agent_code": "d" * 16, "agent_protocol": PROTOCOL}),
         ("kp-first", {"agent_version": "0.1.0", "agent_protocol": 1}),
         ("kp-never", {}),
+        ("kp-gone", {"decommissioned_at": now, **OLD}),  # no part of the fleet: it is neither counted nor offered
         ("sim-01", {"simulated": True, "agent_version": VERSION}),
         ("here", {"is_local": True, "agent_version": VERSION, "agent_protocol": PROTOCOL}),
     ]
@@ -167,10 +168,12 @@ def test_rest_lists_and_upgrades(fleet):
 
 def test_a_server_gets_the_code_for_its_signature_alone(client, fleet):
     server, wanted = Server.objects.get(name="kp-00"), versions.target()
+    client.cookies["django_language"] = "en"
 
     def ask(body, key=server.key, mac=None):
         sent = {"body": body, "mac": mac or signing.sign(key, body)}
-        return client.post("/join/code", json.dumps(sent), content_type="application/json")
+        english = {"Accept-Language": "en"}
+        return client.post("/join/code", json.dumps(sent), content_type="application/json", headers=english)
 
     good = json.dumps({"op": "code", "server": server.pk, "digest": wanted.digest})
     answer = ask(good)

@@ -58,7 +58,7 @@ class Command(BaseCommand):
             return
         for row in rows:
             marks = " ".join(word for word in ("simulated", "local") if row[word])
-            self.stdout.write(f"{row['name']:<24} {row['state']:<8} {row['rack'] or '-':<12} {marks}".rstrip())
+            self.stdout.write(f"{row['name']:<24} {row['state']:<14} {row['rack'] or '-':<12} {marks}".rstrip())
 
     def _add(self, options: dict[str, Any]) -> None:
         problems: list[str] = []
@@ -248,7 +248,7 @@ def _as_json(server: Server) -> dict[str, Any]:
         "id": server.pk,
         "name": server.name,
         "hostname": server.hostname,
-        "state": "offline" if server.is_offline else "online",
+        "state": "decommissioned" if server.is_gone else "offline" if server.is_offline else "online",
         "rack": server.rack,
         "labels": server.labels,
         "family": server.family,

@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from console.errors import ConsoleError
 from console.language import pick
+from deployments.asked import find_server
 from deployments.services import installs, stacks
 from deployments.stacks import plan, verdict
 from deployments.stacks.catalogue import newest_first
@@ -58,7 +59,7 @@ class Command(BaseCommand):
         self.stdout.write("".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=False)).rstrip())
 
     def _server(self, name: str, as_json: bool) -> None:
-        row = stacks.row_of(stacks.find_server(name))
+        row = stacks.row_of(find_server(name))
         found = [(stack, stacks.verdict_of(row, stack)) for stack in newest_first(stacks.catalogue().stacks)]
         if as_json:
             self._json({"server": row.name, "wished": row.wished or None, "stacks": [
@@ -69,7 +70,7 @@ class Command(BaseCommand):
             self.stdout.write(f"{stack.name:<26}{one.word:<12}{why}"[:400])
 
     def _plan(self, server_name: str, stack_name: str, as_json: bool) -> None:
-        server, stack = stacks.find_server(server_name), stacks.find(stack_name)
+        server, stack = find_server(server_name), stacks.find(stack_name)
         made = stacks.plan_for(server, stack, installs.options_for(server, {}), stack_holders.of(server))
         if as_json:
             self._json(plan.as_json(made))

@@ -1,6 +1,6 @@
 // The page of one joining command: its steps are drawn anew as soon as one is reached or something is wrong.
 import { subscribe } from "../live.js";
-import { fetchPart, together } from "../part.js";
+import { fetchPart, polledPart, together } from "../part.js";
 
 const steps = document.getElementById("join-steps");
 const commands = document.getElementById("commands");
@@ -16,7 +16,7 @@ function place(fresh) {
   if (steps.querySelector("[data-over]")) stop();
 }
 
-const polled = (json) => place(new DOMParser().parseFromString(json.html, "text/html"));
+const polled = (json) => place(polledPart(json));
 const poll = { url: () => location.pathname, every_ms: 2000, apply: polled };
 const unsubscribe = subscribe(steps.dataset.topic, { message: redraw, poll });
 const slowly = setInterval(redraw, 30_000);  // a command expires without a message

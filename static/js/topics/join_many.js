@@ -1,6 +1,6 @@
 // The pages of a list of hosts: drawn anew by the server when something has moved, at most once a second.
 import { subscribe } from "../live.js";
-import { fetchPart, together } from "../part.js";
+import { exchange, fetchPart, polledPart, together } from "../part.js";
 
 const live = document.getElementById("join-many-live");
 
@@ -13,13 +13,7 @@ const redraw = together(async () => {
 // What is being typed and ticked stays: while the console waits for that, nothing else moves.
 function place(fresh) {
   if (live.querySelector("#confirm") && fresh.getElementById("confirm")) return;
-  const focus = live.contains(document.activeElement) ? document.activeElement : null;
-  const id = focus?.id, href = focus?.getAttribute("href"), left = live.querySelector(".table-scroll")?.scrollLeft ?? 0;
-  live.replaceChildren(...fresh.body.childNodes);
-  const again = id ? document.getElementById(id) : href && live.querySelector(`a[href="${CSS.escape(href)}"]`);
-  again?.focus({ preventScroll: true });
-  const scroll = live.querySelector(".table-scroll");
-  if (scroll) scroll.scrollLeft = left;
+  exchange(live, fresh);
   offerAll();
 }
 
@@ -36,7 +30,7 @@ live.addEventListener("change", (event) => {
   else if (all && event.target.name === "row") all.checked = boxes.every((box) => box.checked);
 });
 
-const polled = (json) => place(new DOMParser().parseFromString(json.html, "text/html"));
+const polled = (json) => place(polledPart(json));
 const poll = { url: live.dataset.url, every_ms: 2000, apply: polled };
 subscribe(live.dataset.topic, { message: redraw, poll });
 // A process that was killed says nothing more; the console notices when it is asked.

@@ -1,0 +1,91 @@
+"""What a server asks of the pages by HTTP, signed with its own key: that it leaves, the agent's code, wheels."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+from django.utils.translation import gettext as _
+
+from console.errors import Conflict, NotAllowed
+from deployments.agent import signing
+from deployments.models import Rotation, Server
+from deployments.services import bundle, join, lifecycle, wheel_bundles
+
+LEAVE_VALID_S = 600
+
+
+def leave(body: str, mac: str) -> Server:
+    """{"op": "leave", "server": id, "t": epoch}: it leaves. Raises NotAllowed for what it did not sign just now."""
+    refusal = NotAllowed(
+        _("This server's goodbye does not bear its signature."),
+        _("Let it leave on the console's page “Join a server”."),
+        code="bad_signature",
+    )
+    server, told = _read(body, mac, "leave", refusal)
+    try:
+        fresh = abs(time.time() - float(told["t"])) < LEAVE_VALID_S
+    except (ValueError, TypeError, KeyError, OverflowError):
+        raise refusal from None
+    if not fresh:
+        raise refusal
+    if server.leaving_at:  # it was asked to
+        with transaction.atomic():
+            lifecycle.goodbye(server)
+            lifecycle.finish(server)
+        return server
+    join.leave(server, by=None)
+    return server
+
+
+def code(body: str, mac: str) -> bundle.Bundle:
+    """{"op": "code", "server": id, "digest": …}: the agent's bundle of that digest.
+
+    No time stands in it, since the server's clock may be off: who repeats it gets the agent's code, which is no
+    secret. Raises NotAllowed, and Conflict where the console has another one by now.
+    """
+    refusal = NotAllowed(
+        _("This server's question does not bear its signature."), _("Let it join again."), code="bad_signature"
+    )
+    _server, told = _read(body, mac, "code", refusal)
+    if not told.get("digest"):
+        raise refusal
+    own = bundle.agent()
+    if str(told["digest"]) != own.digest:
+        raise Conflict(
+            _("The console has another version of the agent by now."),
+            _("Start a new upgrade on the page “Agents”."),
+            code="other_code",
+        )
+    return own
+
+
+def wheels(body: str, mac: str) -> Path:
+    """{"op": "wheels", "server": id, "bundle", "file"}: a file of a bundle that the console keeps, its manifest for ''.
+
+    Raises NotAllowed, and NotFound where there is no such file.
+    """
+    refusal = NotAllowed(
+        _("This server's question does not bear its signature."), _("Let it join again."), code="bad_signature"
+    )
+    _server, told = _read(body, mac, "wheels", refusal)
+    return wheel_bundles.file_of(str(told.get("bundle", "")), str(told.get("file", "")))
+
+
+def _read(body: str, mac: str, op: str, refusal: NotAllowed) -> tuple[Server, dict[str, Any]]:
+    """Who asks, and what it says. Raises `refusal` for another question, and for one that the server did not sign."""
+    try:
+        told = json.loads(body)
+        server = Server.objects.filter(pk=int(told["server"])).first() if told["op"] == op else None
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        raise refusal from None
+    if server is None or not mac.isascii() or not _is_signed(server, body, mac):
+        raise refusal
+    return server, told
+
+
+def _is_signed(server: Server, body: str, mac: str) -> bool:
+    """By the key that the server has; while its keys change, it may have the new one already."""
+    keys = [server.key, *Rotation.objects.filter(server=server).values_list("key", flat=True)]
+    return any(signing.is_signed(key, body, mac) for key in keys)
