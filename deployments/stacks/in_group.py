@@ -1,28 +1,29 @@
 """`python -m deployments.stacks.in_group GROUP`: may this account use what belongs to the group? As root it may."""
 
 import grp
-import json
 import os
 import pwd
 import sys
-from pathlib import Path
+
+from deployments.stacks.said import FINE, ended
+from deployments.steps import Text
 
 
-def problem(group: str) -> "tuple[str, str] | None":
-    """Why not, in both languages; None where it may."""
+def problem(group: str) -> Text:
+    """Why not; FINE where it may."""
     if os.geteuid() == 0:
-        return None
+        return FINE
     name = pwd.getpwuid(os.geteuid()).pw_name
     try:
         found = grp.getgrnam(group)
     except KeyError:
-        return (
+        return Text(
             f"这台服务器没有用户组 {group}：先安装 NPU 驱动。",
             f"There is no group {group} on this server: install the NPU driver first.",
         )
     if found.gr_gid in (os.getegid(), *os.getgroups()):
-        return None
-    return (
+        return FINE
+    return Text(
         f"代理账号 {name} 不在用户组 {group} 里。请以 root 运行 usermod -aG {group} {name}，重启代理，再重试。",
         f"The agent's account {name} is not in the group {group}. As root run: usermod -aG {group} {name}, restart "
         "the agent, then try again.",
@@ -33,13 +34,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print("It takes GROUP.", file=sys.stderr)
         return 2
-    found = problem(arguments[0])
-    if found is None:
-        return 0
-    print(*found, file=sys.stderr)
-    if path := os.environ.get("ASCEND_REASON"):
-        Path(path).write_text(json.dumps(found), encoding="utf-8")
-    return 1
+    return ended(problem(arguments[0]))
 
 
 if __name__ == "__main__":

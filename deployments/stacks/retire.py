@@ -7,6 +7,9 @@ import os
 import sys
 from pathlib import Path
 
+from deployments.stacks.said import FINE, ended
+from deployments.steps import Text
+
 SHOWN = 5
 
 
@@ -35,11 +38,18 @@ def _maps(one: Path, inside: bytes) -> bool:
         return False
 
 
-def used_by(folder: Path) -> str:
-    """Who uses it, in a sentence; '' where nobody does."""
+def used_by(folder: Path) -> Text:
+    """Who uses it, in a sentence; FINE where nobody does."""
     found = users(folder)
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return f"In use by: {'; '.join(found[:SHOWN])}{more}. Stop them first." if found else ""
+    if not found:
+        return FINE
+    named = "; ".join(found[:SHOWN])
+    left = len(found) - SHOWN
+    zh, en = (f" 等 {len(found)} 个", f" and {left} more") if left > 0 else ("", "")
+    return Text(
+        f"{folder} 正被使用：{named}{zh}。请先停下它们，再重试。",
+        f"{folder} is in use by: {named}{en}. Stop them first, then try again.",
+    )
 
 
 def main(arguments: list[str]) -> int:
@@ -47,11 +57,10 @@ def main(arguments: list[str]) -> int:
         print("It takes FOLDER, a whole path.", file=sys.stderr)
         return 2
     folder = Path(arguments[0])
-    if problem := used_by(folder):
-        print(problem, file=sys.stderr)
-        return 1
-    (folder / "activate").unlink(missing_ok=True)
-    return 0
+    problem = used_by(folder)
+    if problem == FINE:
+        (folder / "activate").unlink(missing_ok=True)
+    return ended(problem)
 
 
 if __name__ == "__main__":

@@ -158,6 +158,15 @@ def test_an_index_that_is_not_there_is_said_in_words(server):
     assert "cannot be reached" in ended(folder)["reason"][1]
 
 
+def test_a_disk_that_is_too_small_is_said_before_anything_is_written(server):
+    made = planned(facts(server.state / "stacks"), wheelhouse="/nowhere")
+    steps = [dataclasses.replace(s, argv=(*s.argv[:-1], "99999999")) if s.key == "room" else s for s in made.steps]
+    text = frozen.write(dataclasses.replace(made, steps=tuple(steps)))
+    folder, states = run(server, "install", stack=STACK, plan=text)
+    assert "The disk is too small" in ended(folder)["reason"][1] and states[2] == "skipped"
+    assert not (server.state / "stacks").exists()
+
+
 # ---------- on a server with NPUs: packages of the vendor that are small scripts ----------
 
 PACKAGE = r"""#!/bin/bash
@@ -288,7 +297,7 @@ def test_a_stack_is_uninstalled_unless_somebody_uses_it(server, two):
     )
     folder, _states = run(server, "uninstall", stack="cpu-2", folder=str(two / "cpu-2"))
     assert ended(folder)["state"] == "failed" and (two / "cpu-2/activate").is_file()
-    assert any(f"In use by: {process.pid}" in line for line in texts(folder, "e"))
+    assert f"is in use by: {process.pid} " in ended(folder)["reason"][1] and "正被使用" in ended(folder)["reason"][0]
     process.kill()
     process.wait()
     folder, _states = run(server, "uninstall", stack="cpu-2", folder=str(two / "cpu-2"))
