@@ -1,5 +1,6 @@
 """The jobs of stacks on a real runner, with real environments and real pip, from wheels of a few hundred bytes."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -139,11 +140,18 @@ def test_a_package_that_is_missing_is_said_in_words(server, tmp_path):
 def test_an_index_that_hangs_ends_the_step_at_its_deadline(server):
     listener = socket.create_server(("127.0.0.1", 0))
     kept = []
-    threading.Thread(target=lambda: [kept.append(listener.accept()) for _ in range(9)], daemon=True).start()
+
+    def take():
+        with contextlib.suppress(OSError):  # it was closed
+            while True:
+                kept.append(listener.accept())
+
+    threading.Thread(target=take, daemon=True).start()
     index = f"http://127.0.0.1:{listener.getsockname()[1]}/simple"
     made = planned(facts(server.state / "stacks"), index=index)
     steps = [dataclasses.replace(s, timeout_s=4.0) if s.key == "vllm" else s for s in made.steps]
     folder, _states = install_on(server, dataclasses.replace(made, steps=tuple(steps)))
+    listener.shutdown(socket.SHUT_RDWR)
     listener.close()
     assert "did not end within its 4 s" in ended(folder)["reason"][1]
     assert index in made.addresses and len(made.addresses) == 1
