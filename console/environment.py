@@ -84,6 +84,21 @@ def words(name: str, default: list[str]) -> list[str]:
     return [word.strip() for word in raw.split(",") if word.strip()] if raw else default
 
 
+def addresses(name: str, *, most: int) -> str:
+    """At most so many http(s) addresses with blanks between, none with a password; '' where nothing is said."""
+    found = text(name, "").split()
+    for one in found:
+        parts = urlsplit(one)
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc or parts.query:
+            raise BadSetting(
+                f"{name} is no http(s) address without a password, such as https://mirror.example/simple. "
+                "Set it to one, or leave it out."
+            )
+    if len(found) > most:
+        raise BadSetting(f"{name} names {len(found)} addresses. Name at most {most}.")
+    return " ".join(found)
+
+
 def from_file(name: str) -> str:
     """The content of the file that `<NAME>_FILE` names, or ''."""
     path = os.environ.get(f"{name}_FILE", "").strip()

@@ -16,7 +16,7 @@ from deployments.asked import Strict, find_server, user_of
 from deployments.batch_api import router as batch_router
 from deployments.inventory_api import router as inventory_router
 from deployments.models import Attempt, Job, JobState
-from deployments.services import jobs, logs, stacks, waiting
+from deployments.services import jobs, logs, stacks, waiting, wheel_bundles
 
 router = Router(tags=["jobs"])
 router.add_router("", batch_router)
@@ -112,6 +112,16 @@ def retry(request: HttpRequest, job_id: int) -> HttpResponse:
 def wish_stack(request: HttpRequest, new: NewWish) -> HttpResponse:
     changed = stacks.wish(new.servers, new.stack, by=user_of(request))
     return Answer({"stack": new.stack or None, "changed": sorted(server.name for server in changed)})
+
+
+@router.get("/bundles", tags=["stacks"], summary="Offline bundles that the console hands to servers")
+def list_bundles(request: HttpRequest) -> HttpResponse:
+    rows = [
+        {"name": one.name, "stack": one.stack, "arch": one.arch, "python": one.python, "size": one.size,
+         "wheels": len(one.manifest["files"]), "digest": one.digest}
+        for one in wheel_bundles.present()
+    ]  # fmt: skip
+    return Answer({"bundles": rows})
 
 
 def _jobs() -> QuerySet[Job]:

@@ -91,7 +91,9 @@ def fields(
     module: ModuleType, params: Mapping[str, Any], problems: Mapping[str, str], server: Server | None
 ) -> list[FormField]:
     """The fields to draw, with the values given or the kind's defaults."""
-    return [_field(field, params, problems, server) for field in dataclasses.fields(module.Params)]
+    filled = getattr(module, "FILLED", ())  # by the console
+    shown = [field for field in dataclasses.fields(module.Params) if field.name not in filled]
+    return [_field(field, params, problems, server) for field in shown]
 
 
 def _field(

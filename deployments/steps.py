@@ -14,6 +14,14 @@ class Text(NamedTuple):
     en: str
 
 
+class Evidence(NamedTuple):
+    """What is to be read in which file: a line of it, or of a Python the packages `name version, …`; '' is that it is
+    there. `deployments/stacks/evidence.py` looks."""
+
+    file: str
+    value: str
+
+
 @dataclasses.dataclass(frozen=True)
 class Step:
     """One titled command of a job. `argv` is an argument list, never a shell string.
@@ -25,6 +33,12 @@ class Step:
 
     A `reboot` step ends when the server has started anew, for which it has `reboot_s` seconds; the job then goes on
     with the next step. Its command is what restarts the server; without one a person does.
+
+    A step with `evidence` has no command: it is skipped where that is still found, and fails where it is not. One
+    that `reads` something must have brought it about; with `once` it is skipped where that is there before.
+    `accepts` are exit codes that are no failure, `says` patterns (any case) of which one must be printed, `means`
+    patterns with what it means that they were printed by a step that failed. An `unattended` step is ended when it
+    asks a question. While a step prints nothing, it is told how much has come into the folder that it `fills`.
     """
 
     title: Text
@@ -36,6 +50,14 @@ class Step:
     needs_root: bool = False
     reboot: bool = False
     reboot_s: float = 1800.0  # such machines take 8 to 15 minutes
+    evidence: Evidence | None = None
+    reads: Evidence | None = None
+    once: bool = False
+    accepts: tuple[int, ...] = (0,)
+    says: tuple[str, ...] = ()
+    means: tuple[tuple[str, Text], ...] = ()
+    unattended: bool = False
+    fills: str = ""
 
 
 PYTHON = "{python}"  # the runner puts its own interpreter here, so that steps read the same on console and server
@@ -126,6 +148,6 @@ def _outside(limits: Mapping[str, Any], value: Any) -> list[Text]:
         return [Text(f"至多为 {limits['most']}", f"must be at most {limits['most']}")]
     if "pattern" in limits and not re.fullmatch(limits["pattern"], value):
         return [Text(f"须形如 {limits['pattern']}", f"must look like {limits['pattern']}")]
-    if isinstance(value, str) and (len(value) > 4096 or "\0" in value):
+    if isinstance(value, str) and (len(value) > limits.get("most_characters", 4096) or "\0" in value):
         return [Text("太长，或含有空字符", "is too long or holds a null character")]
     return []

@@ -15,6 +15,7 @@ from deployments.views import (
     server_switches,
     servers_edit,
     stack_changes,
+    stack_jobs,
 )
 
 app_name = "deployments"
@@ -62,6 +63,7 @@ urlpatterns = [
     path("servers/<slug:name>/upgrade", agents.server_upgrade, name="server-upgrade"),
     path("join/left", joining.left, name="join-left"),
     path("join/code", joining.code, name="join-code"),
+    path("join/wheels", joining.wheels, name="join-wheels"),
     path("join/<str:token>", joining.script, name="join-script"),
     path("join/<str:token>/agent.tar.gz", joining.agent, name="join-agent"),
     path("join/<str:token>/runtime/<str:machine>", joining.runtime, name="join-runtime"),
@@ -79,6 +81,9 @@ urlpatterns = [
     path("servers/keys/", queue_pages.key_list, name="key-list"),
     path("servers/<slug:name>/keys", queue_pages.keys_change, name="server-keys"),
     path("servers/<slug:name>/switch-on", queue_pages.switch_on, name="server-switch-on"),
+    path("stacks/<str:name>/install/<slug:server>/", stack_jobs.stack_install, name="stack-install"),
+    path("stacks/<str:name>/rollback/<slug:server>/", stack_jobs.stack_rollback, name="stack-rollback"),
+    path("stacks/<str:name>/uninstall/<slug:server>/", stack_jobs.stack_uninstall, name="stack-uninstall"),
     path("stacks/wish", stack_changes.stack_wish, name="stack-wish"),
     path("servers/<slug:name>/queue/pause", server_switches.queue_pause, name="server-queue-pause"),
     path("servers/<slug:name>/queue/resume", server_switches.queue_resume, name="server-queue-resume"),

@@ -14,7 +14,7 @@ from console.errors import ConsoleError
 from console.models import Alert
 from deployments.asked import Strict, find_server, user_of
 from deployments.models import Server
-from deployments.services import inventory, selection, servers, stacks
+from deployments.services import installs, inventory, selection, servers, stacks
 from deployments.stacks import plan
 from monitoring.services import cards, live_state, stack_holders
 
@@ -32,6 +32,8 @@ class PlanChoices(Schema):
     packages: str = Field(default="", max_length=300, description="Folder on the server with packages of the vendor")
     wheelhouse: str = Field(default="", max_length=300, description="Folder on the server in place of every index")
     index: str = Field(default="", max_length=300, description="Index of Python packages")
+    extra_index: str = Field(default="", max_length=300, description="Further indexes, with blanks between")
+    bundle: str = Field(default="", max_length=120, description="Name of a bundle of GET /bundles, in place of indexes")
     registry: str = Field(default="", max_length=300, description="Registry of images")
     image_archive: str = Field(default="", max_length=300, description="Archive on the server to load the image from")
     python: str = Field(default="", max_length=300, description="Path or version of the Python to use")
@@ -110,7 +112,7 @@ def _whole(server: Server) -> HttpResponse:
 @router.get("/servers/{name}/stack-plan", tags=["stacks"], summary="The steps that bring a server to a stack")
 def stack_plan(request: HttpRequest, name: str, stack: str, choices: Query[PlanChoices]) -> HttpResponse:
     server, wanted = find_server(name), stacks.find(stack)
-    options = stacks.read_options(choices.dict())
+    options = installs.options_for(server, choices.dict())
     made = stacks.plan_for(server, wanted, options, stack_holders.of(server))
     return Answer({"server": server.name, "simulated": server.simulated, **plan.as_json(made)})
 

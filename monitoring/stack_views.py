@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from console.errors import ConsoleError
-from deployments.services import stacks
+from deployments.services import installs, stacks, wheel_bundles
 from deployments.stacks import verdict
 from deployments.stacks.catalogue import newest_first
 from deployments.stacks.fields import STATES
@@ -85,11 +85,12 @@ def stack_plan(request: HttpRequest, name: str, server: str) -> HttpResponse:
     refusal: ConsoleError | None = None
     options = Options()
     try:
-        options = stacks.read_options(request.GET.dict())
+        options = installs.options_for(found, request.GET.dict())
     except ConsoleError as error:
         refusal = error
     made = stacks.plan_for(found, stack, options, stack_holders.of(found))
     chosen = {one.name: request.GET[one.name] for one in fields(Options) if request.GET.get(one.name)}
+    has = stacks.row_of(found).has
     context: dict[str, Any] = {
         "stack": stack,
         "server": found,
@@ -102,7 +103,11 @@ def stack_plan(request: HttpRequest, name: str, server: str) -> HttpResponse:
         "layers": stack_page.layers(made),
         "refusal": refusal,
         "rest": f"/api/v1/servers/{found.name}/stack-plan?" + urlencode({"stack": stack.name, **chosen}),
-        "has": stacks.row_of(found).has,
+        "chosen": urlencode(chosen),
+        "obstacle": installs.obstacle(found, made),
+        "beside": installs.beside(found),
+        "bundles": wheel_bundles.fitting(name, has.arch),
+        "has": has,
     }
     status = refusal.status if refusal else 200
     return render(request, "monitoring/stack_plan.html", context, status=status)

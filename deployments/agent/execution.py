@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deployments.agent import processes
+from deployments.agent.growth import Growth
+from deployments.agent.heard import Heard
 from deployments.agent.items import ItemReader
 from deployments.agent.lines import LineMaker
 from deployments.agent.writer import SpoolWriter
@@ -58,8 +60,10 @@ class StepRun:
         self.next_rung_at = float("inf")
         self.is_late = False
         self.items_at = 0.0
+        self.asked = ""  # the question that it waits with
 
     def run(self, step: Step, env: Mapping[str, str], folder: Path) -> Outcome:
+        self.heard, self.growth = Heard(step), Growth(step.fills)
         problem = self._start(step, env, folder)
         if problem:
             self.items.close()
@@ -129,6 +133,8 @@ class StepRun:
             self._write_items(self.items.read())
         for maker in self.makers.values():
             maker.tick()
+        if words := self.growth.words(self.heard.at):
+            self.writer.say(words)
         if self.writer.due_in() == 0.0:
             self.writer.flush()
 
@@ -142,6 +148,7 @@ class StepRun:
             data = b""
         if data:
             self.makers[descriptor].feed(data)
+            self.heard.feed(descriptor, data)
         else:
             self.selector.unregister(descriptor)
         return len(data)
@@ -159,7 +166,8 @@ class StepRun:
         if self.rung < 0:
             cancelled = self.is_cancelled()
             self.is_late = not cancelled and now >= self.deadline
-            if not cancelled and not self.is_late:
+            self.asked = "" if cancelled or self.is_late else self.heard.question()
+            if not cancelled and not self.is_late and not self.asked:
                 return
             self.next_rung_at = now
         if now < self.next_rung_at:
@@ -168,6 +176,8 @@ class StepRun:
         name, number = RUNGS[self.rung]
         if self.is_late:
             self.writer.say(f"已过时限，发送 {number.name}。Past its deadline: sent {number.name}.")
+        elif self.asked:
+            self.writer.say(f"它在等待回答，发送 {number.name}。It waits for an answer: sent {number.name}.")
         else:
             self.writer.event("cancelling", rung=name)
         if number == signal.SIGKILL:
@@ -211,15 +221,36 @@ class StepRun:
                 ),
                 late=True,
             )
+        if self.asked:
+            return Outcome("failed", number, _asks(self.asked))
         if self.rung >= 0:
             return Outcome("cancelled", number, Text("已按请求取消。", "Cancelled on request."))
-        if code == 0:
-            return Outcome("succeeded", 0)
+        if code in step.accepts:
+            return Outcome("succeeded", code) if self.heard.said else Outcome("failed", code, UNSAID)
+        if question := self.heard.last_question():
+            return Outcome("failed", number, _asks(question))
+        if self.heard.meaning:
+            return Outcome("failed", number, self.heard.meaning)
         if code < 0:
             name = processes.signal_name(-code)
             words = Text(f"被信号 {name} 结束。", f"It was ended by {name}.")
             return Outcome("failed", number, words)
         return Outcome("failed", number, Text(f"退出码 {number}。", f"It ended with exit code {number}."))
+
+
+UNSAID = Text(
+    "命令结束时没有报错，但也没有打印它成功时会打印的话，因此按失败处理。请查看它最后的输出。",
+    "It ended without an error, but did not print what it prints on success, so it counts as failed. "
+    "See its last lines.",
+)
+
+
+def _asks(question: str) -> Text:
+    return Text(
+        f"它提出了问题“{question}”，而这里没有人回答。请在服务器上手动运行这条命令并回答，再重试作业。",
+        f"It asks “{question}”, and nobody is there to answer. Run the command by hand on the server and answer it, "
+        "then try the job again.",
+    )
 
 
 def _widen(descriptor: int) -> None:

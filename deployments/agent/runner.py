@@ -25,7 +25,8 @@ from deployments.agent.environment import passed_on
 from deployments.agent.execution import Outcome, StepRun
 from deployments.agent.writer import FULL, SpoolWriter
 from deployments.kinds import load as load_kind
-from deployments.steps import PYTHON, Step, Text, read_params
+from deployments.stacks import evidence
+from deployments.steps import PYTHON, Evidence, Step, Text, read_params
 
 
 class Signals:
@@ -92,6 +93,8 @@ def main(argv: list[str] | None = None) -> int:
             writer.close()
             return 0
         state, code, reason = verdict
+        if getattr(load_kind(attempt.spec["kind"]), "CHANGES_FACTS", False):
+            sampler_looks_again(attempt.config)
     except Exception:
         import traceback  # every runner would pay for loading it
 
@@ -101,6 +104,12 @@ def main(argv: list[str] | None = None) -> int:
     writer.event("ended", state=state, exit=code, reason=list(reason) if reason else None)
     writer.close()
     return 0
+
+
+def sampler_looks_again(config: Config) -> None:
+    """Have the facts read anew at once, and not in ten minutes only."""
+    with contextlib.suppress(OSError):
+        (config.state_dir / spool.LOOK_AGAIN).touch()
 
 
 BROKEN = Text(
@@ -170,6 +179,13 @@ def run(attempt: Attempt, mark: reboots.Mark | None = None) -> Verdict | None:
             writer.event("step_end", n=n, state="skipped", exit=None, took_s=0.0)
             continue
         began = time.monotonic()
+        if step.evidence or step.once:
+            done = satisfied(attempt, step)
+            if done:
+                writer.event("step_end", n=n, state=done.state, exit=None, took_s=0.0)
+                if done.state == "failed":
+                    verdict = ("failed", None, _reason(n, step, done))
+                continue
         outcome = restart(attempt, n, step) if step.reboot else run_step(attempt, n, step)
         if outcome is None:
             return None
@@ -180,6 +196,25 @@ def run(attempt: Attempt, mark: reboots.Mark | None = None) -> Verdict | None:
         if outcome.state == "cancelled" or (outcome.state == "failed" and not step.may_fail):
             verdict = (outcome.state, outcome.exit, _reason(n, step, outcome))
     return verdict
+
+
+def satisfied(attempt: Attempt, step: Step) -> Outcome | None:
+    """How a step ends that need not run: skipped where its evidence is there, failed where it is there no more; None
+    for one that has to run."""
+    wanted = step.evidence or step.reads
+    assert wanted is not None
+    if evidence.found(wanted):
+        attempt.writer.say(f"已满足 Satisfied: {wanted.file}{' · ' if wanted.value else ''}{wanted.value}")
+        return Outcome("skipped")
+    if step.evidence is None:
+        return None
+    gone = Text(
+        f"计划里这一步已满足，但现在 {wanted.file} 里没有“{wanted.value}”。请重新查看计划，再提交作业。",
+        f"The plan says that this is there, but {wanted.file} does not hold “{wanted.value}” now. "
+        "Look at the plan again, then queue the job anew.",
+    )
+    attempt.writer.say(f"{gone.zh} {gone.en}")
+    return Outcome("failed", None, gone)
 
 
 def say_back(attempt: Attempt, mark: reboots.Mark, said: set[tuple[str, int]]) -> None:
@@ -214,7 +249,17 @@ def run_step(
     if outcome.state == "cancelled":
         return _cancelled(attempt, outcome.exit)
     told = told_reason(reason) if outcome.state == "failed" else None
+    if outcome.state == "succeeded" and step.reads and not evidence.found(step.reads):
+        return Outcome("failed", outcome.exit, _not_brought_about(step.reads))
     return dataclasses.replace(outcome, reason=told) if told else outcome
+
+
+def _not_brought_about(wanted: Evidence) -> Text:
+    return Text(
+        f"命令没有报错，但 {wanted.file} 里没有“{wanted.value}”，因此按失败处理。请查看它最后的输出。",
+        f"The command reported no error, but {wanted.file} does not hold “{wanted.value}”, so it counts as failed. "
+        "See its last lines.",
+    )
 
 
 def told_reason(path: Path) -> Text | None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deployments.agent import devices, facts
+from deployments.agent import devices, facts, spool
 from deployments.agent.config import Config, begin
 from deployments.agent.environment import passed_on
 from deployments.agent.host import HostMeter
@@ -127,12 +127,14 @@ def pause_s(interval_s: float, took_s: float) -> float:
 
 
 class Loop:
-    """Samples for ever; facts are looked up at start, every 10 min, and when npu-smi names another version."""
+    """Samples for ever; facts are looked up at start, every 10 min, when npu-smi names another version, and when a job
+    has changed them."""
 
     def __init__(self, sampler: Sampler, outbox: Outbox) -> None:
         self.sampler = sampler
         self.outbox = outbox
         self.facts_at = float("-inf")
+        self.changed_at: int | None = None
         self.version: str | None = None
 
     def turn(self) -> float:
@@ -142,11 +144,21 @@ class Loop:
         if sample["error"] is None:
             devices.remember(self.sampler.config.state_dir, sample)
         self.outbox.put(sample)
-        if began - self.facts_at >= FACTS_S or sample["version"] not in (None, self.version):
+        changed = self._is_changed()
+        if changed or began - self.facts_at >= FACTS_S or sample["version"] not in (None, self.version):
             self.facts_at, self.version = began, sample["version"] or self.version
             self.outbox.put(self.sampler.facts_news())
         due = began + pause_s(self.sampler.config.interval_s, sample["took_ms"] / 1000)
         return max(0.0, due - time.monotonic())
+
+    def _is_changed(self) -> bool:
+        """Whether a job has left word since the last time that facts may be others."""
+        before = self.changed_at
+        try:
+            self.changed_at = (self.sampler.config.state_dir / spool.LOOK_AGAIN).stat().st_mtime_ns
+        except OSError:
+            self.changed_at = None
+        return self.changed_at not in (None, before)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -24,6 +24,7 @@ MAX_TEXT = 32 * 1024
 MAX_CHUNK = 64 * 1024
 ATTEMPT_ID = re.compile(r"a\d{1,18}-\d{1,6}-[0-9a-f]{8}")
 NEW = ".new-"
+LOOK_AGAIN = "look-again"  # in the state folder: a job has changed what facts tell
 NO_ROOM = 75  # exit code of a runner that could not begin on a full disk, and left everything as it was
 HEADER = re.compile(rb"\d{1,20}\t[osepgv+]\t")
 

@@ -74,6 +74,13 @@ def start(
     jobs.check_may_operate(by)
     module = jobs.find_kind(kind)
     read = jobs.checked_params(module, params)
+    if kind in jobs.FILLERS:
+        raise Conflict(
+            _("“%(kind)s” is planned for each server by itself, so it goes to no batch.")
+            % {"kind": pick(module.TITLE)},
+            _("Queue it for one server after the other, from the plan of each."),
+            code="one_by_one",
+        )
     locks = list(module.locks(read))
     jobs.check_ticket(ticket)
     plan.check()

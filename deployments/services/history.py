@@ -43,6 +43,7 @@ FIELDS = {
     "mem_total_mb": gettext_noop("Memory MB"),
     "driver": gettext_noop("Driver"),
     "firmware": gettext_noop("Firmware"),
+    "stack_current": gettext_noop("Stack in use"),
     "cann": gettext_noop("CANN"),
     "nnal": gettext_noop("NNAL"),
     "agent": gettext_noop("Agent"),

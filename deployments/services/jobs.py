@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
@@ -33,6 +33,11 @@ TOLD_AT_MOST = 50  # waiting jobs whose pages hear that their place has changed
 MAX_TICKET = 100
 
 
+# Kinds some of whose parameters (FILLED) the console finds itself: what they are on this server, from the others.
+Filler = Callable[[Server, dict[str, Any]], dict[str, Any]]
+FILLERS: dict[str, Filler] = {}
+
+
 def queue_job(
     server: Server, kind: str, params: Mapping[str, Any], *, by: User, ticket: str = "", wait: bool = True
 ) -> Job:
@@ -56,6 +61,9 @@ def queue_job(
             _("Start the agent on %(server)s, then queue the job again.") % {"server": server.name},
             code="server_offline",
         )
+    if kind in FILLERS:
+        params = _filled(server, kind, module, params)
+        read = checked_params(module, params)
     check_root(server, kind, module, read)
     speaking.check_speaks(server, kind)
     locks = list(module.locks(read))
@@ -74,6 +82,23 @@ def queue_job(
         audit.record(by, "job.queued", job, kind=kind, server=server.name)
         transaction.on_commit(lambda: tell(job) if must_wait else hand_over(attempt))
     return job
+
+
+def _filled(server: Server, kind: str, module: ModuleType, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters with those that are the console's. Raises Invalid where somebody else gives them."""
+    if given := [name for name in module.FILLED if params.get(name)]:
+        raise Invalid(
+            _("The console fills in %(names)s itself.") % {"names": ", ".join(given)},
+            _("Leave it out, then queue the job again."),
+            code="filled_in",
+        )
+    return {**params, **FILLERS[kind](server, dict(params))}
+
+
+def asked(job: Job) -> dict[str, Any]:
+    """A job's parameters as somebody asked for it, without those that the console has filled in."""
+    hidden = getattr(kinds.load(job.kind), "FILLED", ()) if job.kind in FILLERS else ()
+    return {name: value for name, value in job.params.items() if name not in hidden}
 
 
 def cancel_job(job: Job, *, by: User) -> Job:
@@ -213,7 +238,7 @@ def as_json(job: Job, wait: waiting.Wait | None = None) -> dict[str, Any]:
         "server": job.server.name,
         "simulated": job.server.simulated,
         "state": job.state,
-        "params": job.params,
+        "params": asked(job),
         "ticket": job.ticket,
         "requester": job.requester.username if job.requester else None,
         "reason": pick(job.reason) or None,

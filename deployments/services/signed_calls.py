@@ -1,7 +1,8 @@
-"""What a server asks of the pages itself, by HTTP, signed with its own key: that it leaves, or the agent's code."""
+"""What a server asks of the pages by HTTP, signed with its own key: that it leaves, the agent's code, wheels."""
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 from django.db import transaction
@@ -10,7 +11,7 @@ from django.utils.translation import gettext as _
 from console.errors import Conflict, NotAllowed
 from deployments.agent import signing
 from deployments.models import Rotation, Server
-from deployments.services import bundle, join, lifecycle
+from deployments.services import bundle, join, lifecycle, wheel_bundles
 
 LEAVE_VALID_S = 600
 
@@ -58,6 +59,18 @@ def code(body: str, mac: str) -> bundle.Bundle:
             code="other_code",
         )
     return own
+
+
+def wheels(body: str, mac: str) -> Path:
+    """{"op": "wheels", "server": id, "bundle", "file"}: a file of a bundle that the console keeps, its manifest for ''.
+
+    Raises NotAllowed, and NotFound where there is no such file.
+    """
+    refusal = NotAllowed(
+        _("This server's question does not bear its signature."), _("Let it join again."), code="bad_signature"
+    )
+    _server, told = _read(body, mac, "wheels", refusal)
+    return wheel_bundles.file_of(str(told.get("bundle", "")), str(told.get("file", "")))
 
 
 def _read(body: str, mac: str, op: str, refusal: NotAllowed) -> tuple[Server, dict[str, Any]]:

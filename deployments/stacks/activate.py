@@ -1,51 +1,74 @@
 """`python -m deployments.stacks.activate write FOLDER [SET_ENV …]` and `… use FOLDER`.
 
 `write` makes FOLDER/activate, which a shell reads to work with this stack: the files of CANN and NNAL, then the
-environment. `use` makes `current` beside FOLDER point to it, at once and whole; the stack before stays where it is.
+environment. `use` makes `current` beside FOLDER point to it, at once and whole; the stack before stays where it is,
+and `before` points to it. Wheels of a bundle, of which everything is installed by then, go.
 """
 
 import shlex
+import shutil
 import sys
 from pathlib import Path
+
+from deployments.stacks.said import FINE, ended
+from deployments.steps import Text
+
+TOOLS = "msmodelslim"  # an environment of its own, where the stack's own versions do not suit it
 
 
 def text(folder: Path, set_env: list[str]) -> str:
     """What stands in the activate file."""
     rows = [f". {shlex.quote(file)}" for file in [*set_env, f"{folder}/venv/bin/activate"]]
+    if (folder / TOOLS).is_dir():
+        rows.append(f'export PATH="$PATH":{shlex.quote(f"{folder}/{TOOLS}/bin")}')
     return "\n".join(
         [f"# Stack {folder.name}: read this file with `.` in a shell.", *rows,
          f"export ASCEND_CONSOLE_STACK={shlex.quote(folder.name)}", ""]
     )  # fmt: skip
 
 
-def write(folder: Path, set_env: list[str]) -> str:
-    """Write FOLDER/activate. What went wrong, '' when nothing did."""
+def write(folder: Path, set_env: list[str]) -> Text:
+    """Write FOLDER/activate. What went wrong, FINE when nothing did."""
     missing = [file for file in [*set_env, f"{folder}/venv/bin/activate"] if not Path(file).is_file()]
     if missing:
-        return f"Missing: {', '.join(missing)}. The stack is not whole, and is not used."
+        words = ", ".join(missing)
+        return Text(
+            f"缺少：{words}。这个栈不完整，不会使用。", f"Missing: {words}. The stack is not whole, and is not used."
+        )
     new = folder / ".activate.new"
     new.write_text(text(folder, set_env), encoding="utf-8")
     new.replace(folder / "activate")
-    return ""
+    return FINE
 
 
-def use(folder: Path) -> str:
-    """Make `current` point to the stack. What went wrong, '' when nothing did."""
+def use(folder: Path) -> Text:
+    """Make `current` point to the stack. What went wrong, FINE when nothing did."""
     if not (folder / "activate").is_file():
-        return f"{folder} has no activate file. Install the stack first."
+        return Text(
+            f"{folder} 里没有 activate 文件。请先安装这个栈。",
+            f"{folder} has no activate file. Install the stack first.",
+        )
     current = folder.parent / "current"
     if current.exists() and not current.is_symlink():
-        return f"{current} is no link. Move it away, then try again."
+        return Text(f"{current} 不是链接。请把它移开，再重试。", f"{current} is no link. Move it away, then try again.")
+    shutil.rmtree(folder / "wheels", ignore_errors=True)
     before = str(current.readlink()) if current.is_symlink() else ""
     if before == folder.name:
         print(f"{folder.name} is in use already")
-        return ""
-    new = folder.parent / ".current.new"
-    new.unlink(missing_ok=True)
-    new.symlink_to(folder.name)
-    new.replace(current)
+        return FINE
+    if before:  # it comes first: cut off between the two, the stack in use is still the one before
+        _point(folder.parent / "before", before)
+    _point(current, folder.name)
     print(f"in use: {folder.name}" + (f"; before: {before}" if before else ""))
-    return ""
+    return FINE
+
+
+def _point(link: Path, name: str) -> None:
+    """Make the link point to that name, at once."""
+    new = link.parent / f".{link.name}.new"
+    new.unlink(missing_ok=True)
+    new.symlink_to(name)
+    new.replace(link)
 
 
 def main(arguments: list[str]) -> int:
@@ -53,10 +76,7 @@ def main(arguments: list[str]) -> int:
         print("It takes: write FOLDER [SET_ENV …], or use FOLDER.", file=sys.stderr)
         return 2
     folder = Path(arguments[1])
-    problem = write(folder, arguments[2:]) if arguments[0] == "write" else use(folder)
-    if problem:
-        print(problem, file=sys.stderr)
-    return 1 if problem else 0
+    return ended(write(folder, arguments[2:]) if arguments[0] == "write" else use(folder))
 
 
 if __name__ == "__main__":

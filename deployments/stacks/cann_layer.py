@@ -7,10 +7,10 @@
 import dataclasses
 import re
 
-from deployments.stacks.draft import PACKAGE_S, Draft, Evidence, PlannedStep
+from deployments.stacks.draft import PACKAGE_S, Draft, PlannedStep
 from deployments.stacks.installed import ASCEND, Part
 from deployments.stacks.versions import PLAIN, at_least, key, same
-from deployments.steps import Text
+from deployments.steps import Evidence, Text
 
 INFO = "ascend_toolkit_install.info"
 NEW_LAYOUT = "8.5.0"  # from there on the folder is called cann
@@ -50,7 +50,7 @@ def plan(draft: Draft) -> list[str]:
 
 def _found(draft: Draft, version: str) -> Part | None:
     """An installed toolkit of exactly this version."""
-    return next((part for part in draft.installed.cann or () if same(part.version, version)), None)
+    return next((part for part in draft.usable(draft.installed.cann) or () if same(part.version, version)), None)
 
 
 def _place(draft: Draft) -> str:
@@ -80,7 +80,7 @@ def _file(draft: Draft, pattern: str) -> str:
 def _install(draft: Draft, part: str, pattern: str, base: str, before: list[str] | None = None) -> None:
     """Check and install one package; over an older one in the shared place it is an upgrade."""
     path = _file(draft, pattern)
-    title = TITLES[part]
+    title, reads = TITLES[part], _reads(draft, part, base)
     draft.add(
         PlannedStep(
             f"check_{part}", "cann", Text(f"校验 {title.zh}", f"Check the package of {title.en}"),
@@ -97,7 +97,7 @@ def _install(draft: Draft, part: str, pattern: str, base: str, before: list[str]
         PlannedStep(
             part, "cann", Text(f"安装 {title.zh} {draft.cann}", f"Install {title.en} {draft.cann}"),
             argv=with_env(before, argv) if before else tuple(argv), timeout_s=PACKAGE_S, accepts=(0, 2), says=says,
-            package=path, reads=_reads(draft, part, base),
+            package=path, reads=reads, once=reads is not None,
         )
     )  # fmt: skip
 
@@ -144,11 +144,13 @@ def _pattern(draft: Draft, part: str, version: str) -> str | None:
     return draft.catalogue.files[part]
 
 
-def _reads(draft: Draft, part: str, base: str) -> Evidence:
+def _reads(draft: Draft, part: str, base: str) -> Evidence | None:
+    """What is there afterwards; None for the operators, of which no file is documented."""
+    if part == "ops":
+        return None
     if part == "nnal":
         return Evidence(f"{base}/nnal/atb/set_env.sh", "")
-    name = INFO if part == "toolkit" else f"ascend_{draft.catalogue.families[draft.family].ops}_ops_install.info"
-    return Evidence(f"{_home(base, draft.cann)}/{draft.arch}-linux/{name}", f"version={draft.cann}")
+    return Evidence(f"{_home(base, draft.cann)}/{draft.arch}-linux/{INFO}", f"version={draft.cann}")
 
 
 def _ops(draft: Draft, version: str, base: str, *, fresh: bool) -> None:
@@ -161,7 +163,7 @@ def _ops(draft: Draft, version: str, base: str, *, fresh: bool) -> None:
             f"CANN {version} has no operator package for {draft.family}.",
         )
         return
-    there = None if fresh else _there(draft.installed.ops, version)
+    there = None if fresh else _there(draft.usable(draft.installed.ops), version)
     if there:
         draft.satisfied("ops", "cann", TITLES["ops"], there.path, f"version={version}")
         return
@@ -172,7 +174,7 @@ def _ops(draft: Draft, version: str, base: str, *, fresh: bool) -> None:
 
 
 def _nnal(draft: Draft, version: str, base: str, toolkit_env: str, *, fresh: bool) -> None:
-    every = () if fresh else draft.installed.nnal or ()
+    every = () if fresh else draft.usable(draft.installed.nnal) or ()
     there = _there(every, version)
     if there:
         draft.satisfied("nnal", "cann", TITLES["nnal"], there.path, f"version={version}")

@@ -6,19 +6,11 @@ from dataclasses import dataclass, field
 
 from deployments.stacks import actions
 from deployments.stacks.catalogue import Catalogue, Stack
-from deployments.stacks.installed import ROOT, Installed
+from deployments.stacks.installed import Installed, Part
 from deployments.stacks.options import Options
-from deployments.steps import Step, Text
+from deployments.steps import Evidence, Step, Text
 
 PIP_S, PACKAGE_S, BOOT_S = 3600.0, 3600.0, 1800.0
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """Why a step need not run: what was read where."""
-
-    file: str
-    value: str
 
 
 @dataclass(frozen=True)
@@ -26,9 +18,8 @@ class PlannedStep:
     """One step. Fields that Step of deployments/steps.py has as well mean the same there.
 
     `state`: satisfied (with `evidence`) | run | look (it runs only where it finds that it must: nothing is known).
-    `argv` is the whole command; with `needs_root` it is what `action` stands for. `accepts` are exit codes that are
-    no failure, `says` patterns (any case) of which one must be printed, `reads` what must be found afterwards.
-    `package` is the file of the vendor that it needs.
+    `argv` is the whole command; with `needs_root` it is what `action` stands for. `package` is the file of the vendor
+    that it needs.
     """
 
     key: str
@@ -47,6 +38,10 @@ class PlannedStep:
     says: tuple[str, ...] = ()
     reads: Evidence | None = None
     evidence: Evidence | None = None
+    once: bool = False
+    means: tuple[tuple[str, Text], ...] = ()
+    unattended: bool = True
+    fills: str = ""
     package: str = ""
     note: Text | None = None
 
@@ -105,7 +100,14 @@ class Draft:
     @property
     def folder(self) -> str:
         """Where the stack lies on the server."""
-        return f"{ROOT}/{self.stack.name}"
+        return f"{self.installed.root}/{self.stack.name}"
+
+    def usable(self, parts: tuple[Part, ...] | None) -> tuple[Part, ...] | None:
+        """Those that this stack may use: not what lies in the folder of another one, and goes with it."""
+        if parts is None:
+            return None
+        root, own = f"{self.installed.root}/", f"{self.folder}/"
+        return tuple(part for part in parts if not part.path.startswith(root) or part.path.startswith(own))
 
     @property
     def cann(self) -> str:

@@ -8,10 +8,10 @@ import re
 from typing import NamedTuple
 
 from deployments.stacks.actions import KERNEL
-from deployments.stacks.draft import Draft, Evidence, PlannedStep
+from deployments.stacks.draft import Draft, PlannedStep
 from deployments.stacks.installed import ASCEND
 from deployments.stacks.versions import PLAIN, at_least, in_range, key, same
-from deployments.steps import Text, python_module
+from deployments.steps import Evidence, Text, python_module
 
 DRIVER_INFO, FIRMWARE_INFO = f"{ASCEND}/driver/version.info", f"{ASCEND}/firmware/version.info"
 SAYS_DRIVER = (r"driver package install(ed)? success",)

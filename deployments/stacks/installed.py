@@ -1,6 +1,7 @@
 """What a server has, read from its facts (deployments/agent/facts.py). None is what is not known, () is none."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ ASCEND = "/usr/local/Ascend"
 ROOT = "/opt/ascend-console/stacks"  # below it each stack has a folder of its own
 DEBIAN = ("ubuntu", "debian", "velinux")
 MOST = 64
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 
 
 class Part(NamedTuple):
@@ -59,6 +61,8 @@ class Installed:
     python: str | None = None
     pythons: tuple[Python, ...] | None = None
     containers: tuple[str, ...] | None = None
+    root: str = ROOT
+    current: str | None = None  # the stack in use, '' for none
 
     @property
     def is_paired(self) -> bool | None:
@@ -93,6 +97,8 @@ def read(facts: Mapping[str, Any], chip: str, catalogue: Catalogue) -> Installed
         python=_word(facts.get("python")),
         pythons=_pythons(facts.get("pythons")),
         containers=_names(facts.get("containers")),
+        root=_folder(facts.get("stacks_root")),
+        current=_current(facts.get("stack_current")),
     )
 
 
@@ -101,17 +107,29 @@ def alike(has: Installed) -> Installed:
 
     Equal for many servers, so that each verdict is found once for all of them.
     """
-    pythons = None if has.pythons is None else tuple(sorted({_placeless(python) for python in has.pythons}))
+    pythons = None if has.pythons is None else tuple(sorted({_placeless(python, has.root) for python in has.pythons}))
     return dataclasses.replace(
         has, kernel=has.kernel and "0", system=has.system and "-", pythons=pythons, cann=_placeless_parts(has.cann),
-        ops=_placeless_parts(has.ops), nnal=_placeless_parts(has.nnal),
+        ops=_placeless_parts(has.ops), nnal=_placeless_parts(has.nnal), root=ROOT,
     )  # fmt: skip
 
 
-def _placeless(python: Python) -> Python:
+def _folder(value: Any) -> str:
+    """The folder with the stacks of a server, as its agent tells it."""
+    word = _word(value) or ""
+    return word if word.startswith("/") and ".." not in word.split("/") and word.isprintable() else ROOT
+
+
+def _current(value: Any) -> str | None:
+    if not isinstance(value, str):
+        return None
+    return value if NAME.fullmatch(value) else ""
+
+
+def _placeless(python: Python, root: str) -> Python:
     """Environments keep that they are some, and those of our stacks where they lie."""
-    if python.path.startswith(f"{ROOT}/"):
-        return python
+    if python.path.startswith(f"{root}/"):
+        return python._replace(path=ROOT + python.path.removeprefix(root))
     return python._replace(path="/-/venv/bin/python" if "/venv/" in python.path else "/-/bin/python")
 
 

@@ -14,7 +14,8 @@ class Options:
     `route`: auto | venv | container. `driver`, `firmware`: versions that are wished instead of what is there.
     `cann`: own | shared; own lies in the stack's folder and needs no root, shared in /usr/local/Ascend.
     `layering`: empty | wheels, how vLLM comes without its torch (install.md 8a). `wheelhouse`: a folder on the
-    server that takes the place of every index. `packages`: the folder with packages of the vendor.
+    server that takes the place of every index; `bundle`: `name@digest` of one that the console hands out, which does
+    so too. `extra_index`: further indexes, with blanks between. `packages`: the folder with packages of the vendor.
     """
 
     route: str = "auto"
@@ -29,13 +30,18 @@ class Options:
     image_archive: str = ""
     account: str = "ascend-console"
     python: str = ""
+    extra_index: str = ""
+    bundle: str = ""
 
 
 ROUTES, CANN_PLACES, LAYERINGS = ("auto", "venv", "container"), ("own", "shared"), ("empty", "wheels")
 
 
 VERSION = r"[0-9A-Za-z][0-9A-Za-z._-]{0,39}"
-PATH = r"/(?:[A-Za-z0-9_+-][A-Za-z0-9._+-]*/)*[A-Za-z0-9_+-][A-Za-z0-9._+-]*"
+PART = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._+-]+"
+PATH = rf"/(?:{PART}/)*{PART}"
+INDEX = r"https?://[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[A-Za-z0-9._~/+-]*)?"
+BUNDLE = r"[a-z0-9][a-z0-9._-]{0,119}"
 A_PATH = Text("须为绝对路径，不含 ..。", "it is a whole path without “..”.")
 # What each field of Options may be, where it is not empty.
 FORMS: list[tuple[str, str, Text]] = [
@@ -47,9 +53,15 @@ FORMS: list[tuple[str, str, Text]] = [
     ("python", rf"{PATH}|[0-9.]{{1,12}}", Text("须为路径或版本。", "it is a path or a version.")),
     (
         "index",
-        r"https?://[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[A-Za-z0-9._~/+-]*)?",
+        INDEX,
         Text("须为 http(s) 地址，不带密码。", "it is an http(s) address without a password."),
     ),
+    (
+        "extra_index",
+        rf"{INDEX}(?: +{INDEX}){{0,4}}",
+        Text("须为 http(s) 地址，以空格分隔，至多五个。", "it is http(s) addresses with blanks between, five at most."),
+    ),
+    ("bundle", rf"{BUNDLE}@[0-9a-f]{{64}}", Text("没有这个离线包。", "there is no such bundle.")),
     (
         "registry",
         r"[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[a-z0-9._-]+)*",

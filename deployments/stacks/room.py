@@ -4,6 +4,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from deployments.stacks.said import ended
+from deployments.steps import Text
+
 
 def free_gib(folder: Path) -> float:
     """GiB free on the file system of the folder, or of the nearest one above it that is there."""
@@ -18,10 +21,16 @@ def main(arguments: list[str]) -> int:
     folder, wanted = Path(arguments[0]), int(arguments[1])
     free = free_gib(folder)
     print(f"{folder}: {free:.1f} GiB free, {wanted} GiB wanted")
-    if free < wanted:
-        print("The disk is too small. Make room, or put the stacks on another disk.", file=sys.stderr)
-        return 1
-    return 0
+    if free >= wanted:
+        return 0
+    return ended(
+        Text(
+            f"磁盘太小：{folder} 所在磁盘可用 {free:.1f} GiB，需要 {wanted} GiB。"
+            "请清出空间，或把软件栈放到别的磁盘，再重试。",
+            f"The disk is too small: {free:.1f} GiB are free where {folder} lies, {wanted} GiB are wanted. Make room, "
+            "or put the stacks on another disk, then try again.",
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from deployments.steps import Text
 
 MATCHES, REACHABLE, CANNOT, UNKNOWN = "matches", "reachable", "cannot", "unknown"
 CHANGES = ("driver", "firmware", "toolkit", "ops", "nnal", "vllm_ascend", "image", "vllm")
-AFTERWARDS = ("activate", "smoke", "use")  # what ends every plan that changes something
+AFTERWARDS = ("activate", "smoke", "tools_smoke", "use")  # what ends every plan that changes something
 WORDS = (MATCHES, REACHABLE, CANNOT, UNKNOWN)
 
 
@@ -45,6 +45,8 @@ def summed(made: plan.Plan) -> Verdict:
         return Verdict(MATCHES, made.route)
     steps = tuple(step.title for step in todo)
     changes = tuple(step.title for step in todo if step.key in CHANGES)
+    if all(step.key in AFTERWARDS for step in todo):  # it lies there, and another one is in use
+        return Verdict(REACHABLE, made.route, (), steps, steps[-1:], made.gaps, made.reboots)
     keys = {step.key for step in made.steps if step.state == "satisfied"}
     if "packages" in keys and all(step.state == "look" for step in todo if step.key not in AFTERWARDS):
         parts = [TITLES[step.key] for step in todo if step.key in TITLES]

@@ -121,7 +121,7 @@ def _prefilled(query: QueryDict) -> QueryDict:
     job = find_job(int(pk))
     filled = QueryDict(mutable=True)
     filled.update({"server": job.server.name, "kind": job.kind, "ticket": job.ticket})
-    for name, value in job.params.items():
+    for name, value in jobs.asked(job).items():
         filled.setlist(
             forms.PREFIX + name, value if isinstance(value, list) else ["" if value is False else str(value)]
         )

@@ -167,6 +167,23 @@ def code(request: HttpRequest) -> HttpResponseBase:
     return HttpResponse(found.data, content_type="application/gzip")
 
 
+@csrf_exempt
+@login_not_required
+@require_POST
+def wheels(request: HttpRequest) -> HttpResponseBase:
+    """A file of a bundle for a server that asks with its signature: {"body", "mac"}."""
+    try:
+        told = json.loads(_body(request))
+        path = signed_calls.wheels(str(told["body"]), str(told["mac"]))
+    except ConsoleError as error:
+        return _plain(f"{error.what} {error.do}\n", error.status)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return _plain("", 400)
+    response = StreamingHttpResponse(_pieces(path), content_type="application/octet-stream")
+    response.headers["Content-Length"] = str(path.stat().st_size)
+    return response
+
+
 # ---------- for administrators ----------
 
 

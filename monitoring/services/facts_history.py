@@ -7,7 +7,8 @@ from deployments.models import Server, ServerChange
 from deployments.services import history
 
 PLAIN = (
-    "os", "kernel", "glibc", "cpu_model", "cpus", "mem_total_mb", "driver", "firmware", "cann", "agent", "boot_id",
+    "os", "kernel", "glibc", "cpu_model", "cpus", "mem_total_mb", "driver", "firmware", "cann", "stack_current",
+    "agent", "boot_id",
 )  # fmt: skip
 LISTS = {"addresses": "address", "pci": "bus_id", "nnal": "version"}
 

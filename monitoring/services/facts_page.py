@@ -77,6 +77,8 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("firmware_range", gettext_noop("Firmware that the driver accepts")),
             ("paired", gettext_noop("Pairing")),
             ("cann", gettext_noop("CANN in use")),
+            ("stack_current", gettext_noop("Stack in use")),
+            ("stacks_root", gettext_noop("Folder of stacks")),
         ),
     ),
 )

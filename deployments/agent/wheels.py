@@ -1,0 +1,132 @@
+"""Step of the job `install`: fetch the wheels of a bundle that the console keeps, each compared with its digest.
+
+    python -m deployments.agent.wheels NAME DIGEST FOLDER
+
+The digest is that of the manifest and came in the signed payload; the manifest has one for each wheel. Wheels that are
+there whole are not fetched again, so that a step that was cut off goes on where it was.
+"""
+
+import hashlib
+import http.client
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from deployments.agent import fetch, signing
+from deployments.agent.bundles import Stopped, leave_reason, place_of, say
+from deployments.agent.config import Config, ConfigError, load
+from deployments.stacks.bundles import CHUNK, MAX_MANIFEST, BadBundle, digest_of, read_manifest
+
+TRIES = 3
+TOLD_S = 5.0
+
+
+def ask(config: Config, bundle: str, file: str) -> http.client.HTTPResponse:
+    """The console's answer for one file, '' for the manifest. Raises Stopped."""
+    place = None if config.console else place_of(config)
+    web, pin = (place.console, place.pin) if place else (config.console, config.pin)
+    body = json.dumps({"op": "wheels", "server": config.server_id, "bundle": bundle, "file": file})
+    sent = json.dumps({"body": body, "mac": signing.sign(config.key, body)}).encode()
+    try:
+        answer = fetch.ask("POST", f"{web}/join/wheels", pin, sent, timeout_s=60)
+    except (OSError, http.client.HTTPException) as error:
+        host = urlsplit(web).netloc
+        raise Stopped(
+            f"连不到控制台的网页地址 {host}（{error}）。请放通本机到该端口的 TCP 连接，再重试。",
+            f"The console's pages at {host} cannot be reached from here ({error}). Let this server reach that TCP "
+            "port, then try again.",
+        ) from error
+    if answer.status != 200:
+        words = " ".join(answer.read(600).decode(errors="replace").split())
+        raise Stopped(f"控制台不给：{words}", f"The console refuses: {words}")
+    return answer
+
+
+def fetch_all(config: Config, bundle: str, digest: str, folder: Path) -> None:
+    """Raises Stopped; what came whole stays."""
+    data = ask(config, bundle, "").read(MAX_MANIFEST + 1)
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise Stopped(
+            "控制台上的离线包已换成另一个。请重新查看计划，再提交作业。",
+            "The console has another bundle of this name by now. Look at the plan again, then queue the job anew.",
+        )
+    try:
+        files = read_manifest(data)["files"]
+    except BadBundle as error:
+        raise Stopped(f"离线包的清单无法使用：{error}", f"The bundle's manifest cannot be used: {error}") from error
+    folder.mkdir(parents=True, exist_ok=True)
+    for left in folder.iterdir():
+        if left.name not in files:  # of another bundle, or half of one
+            left.unlink()
+    _each(config, bundle, files, folder)
+
+
+def _each(config: Config, bundle: str, files: "dict[str, dict[str, object]]", folder: Path) -> None:
+    total, done, told = sum(int(str(row["size"])) for row in files.values()), 0, time.monotonic()
+    for n, (name, row) in enumerate(sorted(files.items()), 1):
+        path = folder / name
+        if not (path.is_file() and path.stat().st_size == row["size"] and digest_of(path) == row["sha256"]):
+            _one(config, bundle, name, str(row["sha256"]), path)
+        done += int(str(row["size"]))
+        if time.monotonic() - told >= TOLD_S or n == len(files):
+            told = time.monotonic()
+            say(f"{n}/{len(files)} 个文件，{done >> 20:,}/{total >> 20:,} MB。", f"{n} of {len(files)} files.")
+
+
+def _one(config: Config, bundle: str, name: str, digest: str, path: Path) -> None:
+    """Fetch one file, whole or not at all. Raises Stopped."""
+    new = path.with_name(f".{name}.new")
+    for attempt in range(1, TRIES + 1):
+        try:
+            if _write(_pieces(ask(config, bundle, name)), new) == digest:
+                new.replace(path)
+                return
+            problem = "its digest is another"
+        except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
+            problem = str(error) or type(error).__name__
+        except OSError as error:
+            words = os.strerror(error.errno or 0)
+            raise Stopped(
+                f"写不了 {path.parent}（{words}）。请清出空间或检查权限，再重试。",
+                f"{path.parent} cannot be written ({words}). Free some space or mend the rights, then try again.",
+            ) from error
+        say(f"{name}：第 {attempt} 次未取得。", f"{name} did not come whole ({problem}), attempt {attempt}.")
+    raise Stopped(
+        f"{name} 取了 {TRIES} 次都不完整。请在控制台运行 manage.py bundle list，并检查中间的代理。",
+        f"{name} did not come whole in {TRIES} attempts. Run manage.py bundle list on the console, and look for a "
+        "proxy in between.",
+    )
+
+
+def _pieces(answer: http.client.HTTPResponse) -> Iterable[bytes]:
+    while piece := answer.read(CHUNK):
+        yield piece
+
+
+def _write(pieces: Iterable[bytes], path: Path) -> str:
+    """The digest of what was written."""
+    found = hashlib.sha256()
+    with path.open("wb") as file:
+        for piece in pieces:
+            found.update(piece)
+            file.write(piece)
+    return found.hexdigest()
+
+
+def main(argv: list[str] | None = None) -> int:
+    bundle, digest, folder = sys.argv[1:] if argv is None else argv
+    try:
+        fetch_all(load(Path(os.environ["ASCEND_CONFIG"])), bundle, digest, Path(folder))
+    except (Stopped, ConfigError) as stopped:
+        say(*stopped.text)
+        leave_reason(stopped.text)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""Bring a server to a stack. The console fills in the plan when the job is queued, so that what runs is what was shown.
+
+The environment goes into the stack's own folder beside older ones; the stack in use changes with the last step, in one
+move, so that a failure before leaves the one before in use. What the plan found satisfied is looked at again just
+before and skipped. The host layer (driver, firmware) is no part of it: the console refuses plans that change it.
+"""
+
+from dataclasses import dataclass
+
+from deployments.stacks import frozen
+from deployments.stacks.options import CANN_PLACES, LAYERINGS, ROUTES
+from deployments.steps import Step, Text, param
+
+TITLE = Text("安装栈", "Install a stack")
+OWN_PAGE = True
+CHANGES_FACTS = True
+FILLED = ("plan",)  # by the console, when the job is queued
+INTERRUPTS = Text(
+    "新环境装在旧环境旁边，正在运行的引擎不受影响；最后一步才把它设为在用的栈。",
+    "The new environment goes beside the older ones and disturbs no engine that runs; the last step makes it the stack "
+    "in use.",
+)
+
+
+@dataclass(frozen=True)
+class Params:
+    stack: str = param("text", zh="栈", en="Stack", pattern=r"[a-z0-9][a-z0-9._-]{0,62}")
+    route: str = param("choice", zh="方式", en="Route", default="auto", choices=ROUTES)
+    cann: str = param("choice", zh="CANN 的位置", en="Where CANN goes", default="own", choices=CANN_PLACES)
+    layering: str = param("choice", zh="vLLM 的来源", en="How vLLM comes", default="empty", choices=LAYERINGS)
+    packages: str = param("text", zh="安装包目录", en="Folder of packages", default="")
+    bundle: str = param("text", zh="离线包", en="Bundle", default="")
+    wheelhouse: str = param("text", zh="wheel 目录", en="Folder of wheels", default="")
+    index: str = param("text", zh="软件包索引", en="Index of packages", default="")
+    extra_index: str = param("text", zh="其他索引", en="Further indexes", default="")
+    registry: str = param("text", zh="镜像仓库", en="Registry of images", default="")
+    image_archive: str = param("text", zh="镜像归档", en="Archive of the image", default="")
+    python: str = param("text", zh="Python", en="Python", default="")
+    plan: str = param(
+        "text", zh="计划", en="Plan", default="", most_characters=48 * 1024,
+        help=Text("由控制台填写。", "The console fills it in."),
+    )  # fmt: skip
+
+
+def locks(p: Params) -> list[str]:
+    return ["stack"]
+
+
+def steps(p: Params) -> list[Step]:
+    return frozen.read(p.plan)
+
+
+def undo(p: Params) -> list[Step]:
+    """Nothing here: the kinds `rollback` and `uninstall` go back."""
+    return []

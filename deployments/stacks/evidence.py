@@ -1,0 +1,55 @@
+"""Whether what a step is to bring about is there: read from files alone, so that it takes a moment."""
+
+import re
+from pathlib import Path
+
+from deployments.stacks.versions import same
+from deployments.steps import Evidence
+
+PYTHON = re.compile(r"python3?(\.\d+)?")
+MOST_BYTES = 256 * 1024
+MOST_FILES = 40
+
+
+def found(evidence: Evidence) -> bool:
+    """Whether the file is there, and holds the line; of an environment's Python, whether the packages are installed
+    whole, in these versions; of a folder, whether it is of that version by its name or by a file of its installer."""
+    path = Path(evidence.file)
+    if path.is_dir():
+        told = evidence.value.partition("=")[2] == path.name
+        return told or any(_holds(one, evidence.value) for one in sorted(path.glob("*install.info"))[:MOST_FILES])
+    if not path.is_file():
+        return False
+    if not evidence.value:
+        return True
+    if PYTHON.fullmatch(path.name):
+        wanted = [word.strip().split(" ") for word in evidence.value.split(",")]
+        return all(len(pair) == 2 and has_package(path.parent.parent, *pair) for pair in wanted)
+    return _holds(path, evidence.value)
+
+
+def _holds(path: Path, wanted: str) -> bool:
+    try:
+        with path.open("rb") as file:
+            lines = file.read(MOST_BYTES).decode(errors="replace").splitlines()
+    except OSError:
+        return False
+    return any(_plain(line) == _plain(wanted) for line in lines)
+
+
+def _plain(line: str) -> tuple[str, str]:
+    """Name and value, without what differs from one version of a file to the next: blanks, case, and that a driver's
+    file may say package_version."""
+    name, _sign, value = line.lower().partition("=")
+    name = name.strip()
+    return ("version" if name == "package_version" else name), value.strip()
+
+
+def has_package(prefix: Path, name: str, version: str) -> bool:
+    """Whether the environment has the package; pip writes RECORD last, so one without it is not whole."""
+    wanted = re.sub(r"[-_.]+", "_", name).lower()
+    for info in prefix.glob("lib*/python3*/site-packages/*.dist-info"):
+        there, _dash, number = info.name.removesuffix(".dist-info").rpartition("-")
+        if re.sub(r"[-_.]+", "_", there).lower() == wanted and same(number, version):
+            return (info / "RECORD").is_file()
+    return False

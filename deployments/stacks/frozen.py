@@ -1,0 +1,56 @@
+"""A plan as the parameter of a job: the steps that were shown are the steps that run, whatever is planned later."""
+
+import dataclasses
+import json
+from typing import Any
+
+from deployments.stacks.draft import as_step
+from deployments.stacks.plan import Plan
+from deployments.steps import BadParams, Evidence, Step, Text
+
+NAMES = {field.name for field in dataclasses.fields(Step)}
+MOST_STEPS = 60
+
+
+def write(plan: Plan) -> str:
+    """JSON of the steps. What a step takes by default is left out: a job's parameters have a limit."""
+    plain = Step(Text("", ""), [])
+    rows = []
+    for planned in plan.steps:
+        step = as_step(planned)
+        changed = {name: getattr(step, name) for name in NAMES if getattr(step, name) != getattr(plain, name)}
+        rows.append(changed)
+    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def read(text: str) -> list[Step]:
+    """The steps of such a text; none of ''. Raises BadParams for what is no plan."""
+    if not text:
+        return []
+    try:
+        rows = json.loads(text)
+        if not isinstance(rows, list) or len(rows) > MOST_STEPS:
+            raise ValueError
+        return [_step(row) for row in rows]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        words = Text("不是控制台作出的计划", "is no plan that the console has made")
+        raise BadParams([("plan", words)]) from error
+
+
+def _step(row: dict[str, Any]) -> Step:
+    """Raises ValueError, TypeError, KeyError where it is none."""
+    if not set(row) <= NAMES:
+        raise ValueError("unknown fields")
+    argv = [_word(word) for word in row.get("argv", [])]
+    made = {**row, "title": Text(*row["title"]), "argv": argv, "accepts": tuple(row.get("accepts", (0,))),
+            "says": tuple(row.get("says", ())), "env": {_word(k): _word(v) for k, v in row.get("env", {}).items()},
+            "means": tuple((_word(pattern), Text(*words)) for pattern, words in row.get("means", ()))}  # fmt: skip
+    for name in ("evidence", "reads"):
+        made[name] = Evidence(*map(_word, row[name])) if row.get(name) else None
+    return Step(**made)
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value

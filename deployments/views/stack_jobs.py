@@ -1,0 +1,100 @@
+"""Install a stack on a server, go back to another that lies there, uninstall one: each asks, then queues a job."""
+
+from dataclasses import fields
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods
+
+from console.errors import Conflict, ConsoleError
+from deployments.models import Server
+from deployments.services import in_use, installs, jobs, stacks, waiting
+from deployments.stacks.options import Options
+from deployments.views.lookup import check_may_operate, find_server, user_of
+
+NAMES = [field.name for field in fields(Options)]
+
+
+@require_http_methods(["GET", "POST"])
+def stack_install(request: HttpRequest, name: str, server: str) -> HttpResponse:
+    """GET shows what an installation would run and hit; POST queues it where the plan is still the one shown."""
+    check_may_operate(request)
+    stack, found = stacks.find(name), find_server(server)
+    given = request.POST if request.method == "POST" else request.GET
+    chosen = {one: given[one].strip()[:300] for one in NAMES if given.get(one, "").strip()}
+    made = installs.plan_of(found, stack, installs.options_for(found, chosen))
+    digest = installs.digest(made)
+    more = {"plan": made, "seen": digest, "chosen": chosen, "addresses": made.addresses}
+
+    def queue() -> Any:
+        if given.get("seen") != digest:
+            raise Conflict(
+                _("The plan is another one than was shown: what the server tells of itself has changed."),
+                _("Look at the steps below, then confirm again."),
+                code="plan_changed",
+            )
+        params = {one: value for one, value in chosen.items() if one not in ("driver", "firmware", "account")}
+        return jobs.queue_job(found, "install", {"stack": name, **params}, by=user_of(request), ticket=_ticket(request))
+
+    return _asked(request, found, "install", name, queue, installs.obstacle(found, made), more)
+
+
+@require_http_methods(["GET", "POST"])
+def stack_rollback(request: HttpRequest, name: str, server: str) -> HttpResponse:
+    """Make another stack that lies on the server the one in use."""
+    return _simple(request, "rollback", name, server)
+
+
+@require_http_methods(["GET", "POST"])
+def stack_uninstall(request: HttpRequest, name: str, server: str) -> HttpResponse:
+    return _simple(request, "uninstall", name, server)
+
+
+def _simple(request: HttpRequest, kind: str, name: str, server: str) -> HttpResponse:
+    check_may_operate(request)
+    found = find_server(server)
+    wrong: ConsoleError | None = None
+    try:
+        jobs.FILLERS[kind](found, {"stack": name})
+    except ConsoleError as error:
+        wrong = error
+    more = {"is_current": installs.beside(found).current == name}
+
+    def queue() -> Any:
+        return jobs.queue_job(found, kind, {"stack": name}, by=user_of(request), ticket=_ticket(request))
+
+    return _asked(request, found, kind, name, queue, wrong, more)
+
+
+def _asked(
+    request: HttpRequest, server: Server, kind: str, stack: str, queue: Any, wrong: ConsoleError | None,
+    more: dict[str, Any],
+) -> HttpResponse:  # fmt: skip
+    """The page that asks; what keeps it from being queued stands on it instead of the button."""
+    refusal = wrong
+    if request.method == "POST" and wrong is None:
+        try:
+            return redirect("deployments:job-detail", pk=queue().pk)
+        except ConsoleError as error:
+            refusal = error
+    module = jobs.find_kind(kind)
+    context = {
+        "kind": kind,
+        "server": server,
+        "stack": stack,
+        "interrupts": module.INTERRUPTS,
+        "in_use": in_use.of(server),
+        "refusal": refusal,
+        "cannot": wrong is not None,
+        "found_wait": waiting.new(server, kind, ["stack"]),
+        "ticket": request.POST.get("ticket", ""),
+        **more,
+    }
+    status = refusal.status if refusal and request.method == "POST" else 200
+    return render(request, "deployments/stack_job.html", context, status=status)
+
+
+def _ticket(request: HttpRequest) -> str:
+    return request.POST.get("ticket", "").strip()

