@@ -117,6 +117,16 @@ os.execv(sys.executable, [sys.executable, "-c", "import ctypes, ssl, venv"])' "$
         "$(id -u "$account" 2>/dev/null || echo 65534)" "$(id -g "$account" 2>/dev/null || echo 65534)" >/dev/null 2>&1
 }
 
+take_python() { # take_python NAME: sets `python` where it is new enough and the agent may run it, else `private`
+    path=$(command -v "$1" 2>/dev/null) && new_enough "$path" || return 1
+    if agent_may_run "$path"; then
+        python=$path
+        return 0
+    fi
+    private=${private:-$path}
+    return 1
+}
+
 find_python() { # sets `python`
     python=
     if [ -n "${PYTHON:-}" ]; then
@@ -129,17 +139,14 @@ find_python() { # sets `python`
     home=${HOME:-/root}
     private=
     for one in python3.13 python3.12 python3.11 python3.10 python3 \
-        /usr/bin/python3.1[0-9] /usr/bin/python3 \
         /usr/local/bin/python3 /usr/local/bin/python3.1[0-9] /usr/local/python3*/bin/python3 \
         /opt/*conda*/bin/python3 /opt/miniforge*/bin/python3 /usr/local/*conda*/bin/python3 \
         "$home"/*conda*/bin/python3 "$home"/miniforge*/bin/python3; do
-        path=$(command -v "$one" 2>/dev/null) || continue
-        new_enough "$path" || continue
-        if agent_may_run "$path"; then
-            python=$path
-            return
-        fi
-        private=${private:-$path}
+        take_python "$one" && return
+    done
+    # One that only root may run may stand in front of the system's own on root's PATH.
+    [ -z "$private" ] || for one in /usr/bin/python3.1[0-9] /usr/bin/python3; do
+        take_python "$one" && return
     done
     unpack_runtime
 }
