@@ -260,8 +260,16 @@ def newest_attempts(count):
     return list(found.values_list("pk", flat=True)[:count])[::-1]
 
 
+def bus_ids(name):
+    """Those that the database knows of a server: ingest writes them a moment after the page has shown them."""
+    from deployments.models import Npu
+
+    return list(Npu.objects.filter(server__name=name).values_list("bus_id", flat=True))
+
+
 ALL = (
-    user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many, remove,
+    bus_ids, user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many,
+    remove,
     batch, newest_attempts, joining, join_step, join_many,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in ALL}

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import problems
+from tests.waiting import until
 
 NPUS = [{"aicore_pct": 40, "hbm_used_mb": 40000}, {}]
 PROCESS = {
@@ -113,6 +114,7 @@ def test_a_cordon_and_a_drain_show_by_themselves(console, pages):
     watched = opened(console, pages, user="victor")
     sent_until(console, watched.locator("#npu-0 .bus"), "0000:C1:00.0", npus=npus)
     expect(watched.locator("#npu-0 .cordon")).to_have_count(0)
+    until(lambda: "0000:C1:00.0" in console.bus_ids(name="kp-01"))
     page = opened(console, pages)
     page.locator("#npu-0 .cordon a").click()
     page.fill("#reason", "ECC errors")
