@@ -1,6 +1,7 @@
 """The pages of the agents' versions and addresses in a real browser."""
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.conftest import problems
 
@@ -27,7 +28,7 @@ def test_an_upgrade_is_chosen_looked_at_and_started(pages):
     page.wait_for_selector("text=Canary 1 server", state="detached")
     page.click("text=Upgrade 2 agents")
     page.wait_for_url("**/batches/*/")
-    page.wait_for_selector("text=Upgrade the agent")
+    expect(page.get_by_text("Upgrade the agent").first).to_be_visible()
 
 
 def test_the_names_of_an_order_are_followed_as_they_are_typed(pages):
@@ -42,7 +43,7 @@ def test_the_names_of_an_order_are_followed_as_they_are_typed(pages):
     page.wait_for_selector("text=is no address of Redis", state="detached")
     page.click("text=Send the order")
     page.wait_for_selector("text=The order went to 1 agent.")
-    page.wait_for_selector("text=no answer yet")
+    expect(page.get_by_text("no answer yet")).to_be_visible()
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (360, "dark")])

@@ -140,6 +140,7 @@ def test_a_killed_front_comes_back(console):
     (before,) = fronts(console)
     os.kill(before, signal.SIGKILL)
     console.until(lambda: fronts(console) not in ([], [before]) and listens(port), 60)
+    assert before not in fronts(console)
 
 
 def fronts(console):

@@ -40,7 +40,7 @@ def kp(server):
     return server
 
 
-def page(client, path, status=200, **sent):
+def check_page(client, path, status=200, **sent):
     answer = client.post(path, sent) if sent else client.get(path)
     assert answer.status_code == status, answer.content.decode()[:2000]
     return answer.content.decode()
@@ -60,11 +60,11 @@ def test_every_page_is_for_those_who_may(client, kp, viewer, operator, administr
     for user, may in allowed.items():
         client.force_login(user)
         for name in GETS:
-            page(client, f"/servers/kp-01/{name}", 200 if name in may else 403)
+            check_page(client, f"/servers/kp-01/{name}", 200 if name in may else 403)
             if name in may:
-                page(client, f"/servers/nobody/{name}", 404)
-        page(client, "/servers/edit?server=kp-01", 403 if user == viewer else 200)
-        page(client, "/servers/gone/")
+                check_page(client, f"/servers/nobody/{name}", 404)
+        check_page(client, "/servers/edit?server=kp-01", 403 if user == viewer else 200)
+        check_page(client, "/servers/gone/")
 
 
 def test_what_a_viewer_sends_changes_nothing(client, kp, viewer):
@@ -73,7 +73,7 @@ def test_what_a_viewer_sends_changes_nothing(client, kp, viewer):
     for path in ("servers/kp-01/edit", "servers/kp-01/drain", "servers/kp-01/cordon", "servers/kp-01/maintenance",
                  "servers/kp-01/decommission", "servers/edit", "changes/00/undo", "servers/kp-01/drain/end",
                  "servers/kp-01/uncordon"):  # fmt: skip
-        page(client, f"/{path}", 403, **sent)
+        check_page(client, f"/{path}", 403, **sent)
     assert not ServerChange.objects.exists()
 
 
@@ -81,37 +81,37 @@ def test_the_form_of_a_server_saves_and_keeps_what_was_typed_wrong(client, kp, o
     client.force_login(operator)
     version = inventory.version_of(kp)
     sent = {"version": version, "display_name": "", "site": "bj", "rack": "B1", "labels": "env", "notes": "hello"}
-    text = page(client, "/servers/kp-01/edit", 422, **sent)
+    text = check_page(client, "/servers/kp-01/edit", 422, **sent)
     assert "“env” is no label." in text and 'value="bj"' in text and "hello" in text
     sent |= {"labels": "env=prod, team=nlp", "new_address": "192.0.2.99", "role-192.0.2.7": "service"}
     sent["ticket"] = "OPS-1"
-    page(client, "/servers/kp-01/edit", 302, **sent)
+    check_page(client, "/servers/kp-01/edit", 302, **sent)
     kp.refresh_from_db()
     assert (kp.site, kp.labels, kp.notes) == ("bj", {"env": "prod", "team": "nlp"}, "hello")
     assert kp.address_roles == {"192.0.2.7": "service", "192.0.2.99": "bmc"}
-    text = page(client, "/servers/kp-01/edit", 412, **sent)
+    text = check_page(client, "/servers/kp-01/edit", 412, **sent)
     assert "was changed by somebody else" in text
-    assert "OPS-1" in page(client, "/servers/kp-01/history")
+    assert "OPS-1" in check_page(client, "/servers/kp-01/history")
 
 
 def test_a_bulk_edit_is_previewed_done_and_taken_back(client, kp, operator):
     Server.objects.create(name="kp-02", rack="A1", labels={"env": "x"})
     client.force_login(operator)
-    assert "No server was chosen" in page(client, "/servers/edit")
-    assert "Edit 2 servers" in page(client, "/servers/edit?find=kp&fleet=both")
-    assert "No server is called: nobody." in page(client, "/servers/edit?server=kp-01&server=nobody")
+    assert "No server was chosen" in check_page(client, "/servers/edit")
+    assert "Edit 2 servers" in check_page(client, "/servers/edit?find=kp&fleet=both")
+    assert "No server is called: nobody." in check_page(client, "/servers/edit?server=kp-01&server=nobody")
     chosen = {"server": ["kp-01", "kp-02"], "add_labels": "env=prod", "site": "bj"}
-    text = page(client, "/servers/edit", **chosen)
+    text = check_page(client, "/servers/edit", **chosen)
     assert "2 servers would change" in text and "Change 2 servers" in text
     assert Server.objects.filter(site="bj").count() == 0
     answer = client.post("/servers/edit", {**chosen, "sure": "1"})
-    text = page(client, answer.url)
+    text = check_page(client, answer.url)
     assert "Take it back on 2 servers" in text
     assert Server.objects.filter(site="bj").count() == 2
-    page(client, f"{answer.url}undo", 302, back="kp-02")
+    check_page(client, f"{answer.url}undo", 302, back="kp-02")
     assert [row.labels for row in Server.objects.order_by("name")] == [{}, {"env": "x"}]
-    assert "Nothing was chosen" in page(client, "/servers/edit", 422, server="kp-01")
-    page(client, "/changes/ffff/", 404)
+    assert "Nothing was chosen" in check_page(client, "/servers/edit", 422, server="kp-01")
+    check_page(client, "/changes/ffff/", 404)
 
 
 def test_the_command_line_says_who_is_gone(kp, capsys):
@@ -123,71 +123,73 @@ def test_the_command_line_says_who_is_gone(kp, capsys):
 
 def test_drain_and_cordon_are_asked_shown_and_ended(client, kp, operator):
     client.force_login(operator)
-    assert "No reason was given." in page(client, "/servers/kp-01/drain", 422, reason=" ")
-    page(client, "/servers/kp-01/drain", 302, reason="new <b>fans</b>")
-    text = page(client, "/servers/kp-01/")
+    assert "No reason was given." in check_page(client, "/servers/kp-01/drain", 422, reason=" ")
+    check_page(client, "/servers/kp-01/drain", 302, reason="new <b>fans</b>")
+    text = check_page(client, "/servers/kp-01/")
     assert "Drained: no job runs here." in text and "new &lt;b&gt;fans" in text
-    page(client, "/servers/kp-01/drain/end", 302, x="1")
-    page(client, "/servers/kp-01/cordon", 302)  # of no NPU: to the page where they are
-    assert "has no NPU" in page(client, "/servers/kp-01/cordon", 422, bus_id="nonsense", reason="x")
-    page(client, "/servers/kp-01/cordon", 302, bus_id=BUS, reason="ECC")
+    check_page(client, "/servers/kp-01/drain/end", 302, x="1")
+    check_page(client, "/servers/kp-01/cordon", 302)  # of no NPU: to the page where they are
+    assert "has no NPU" in check_page(client, "/servers/kp-01/cordon", 422, bus_id="nonsense", reason="x")
+    check_page(client, "/servers/kp-01/cordon", 302, bus_id=BUS, reason="ECC")
     assert Server.objects.get(pk=kp.pk).cordons[BUS]["reason"] == "ECC"
-    page(client, "/servers/kp-01/uncordon", 302, bus_id=BUS)
-    page(client, "/servers/kp-01/maintenance", 302, on="1", reason="BIOS")
+    check_page(client, "/servers/kp-01/uncordon", 302, bus_id=BUS)
+    check_page(client, "/servers/kp-01/maintenance", 302, on="1", reason="BIOS")
     assert history.page(kp)[0][0].reason == "BIOS"
 
 
 def test_decommissioning_step_by_step(client, kp, operator, administrator):
     job = Job.objects.create(server=kp, kind="check", state="running", not_after=timezone.now() + timedelta(days=1))
     client.force_login(administrator)
-    text = page(client, "/servers/kp-01/decommission")
+    text = check_page(client, "/servers/kp-01/decommission")
     assert "1 job under way" in text and "/opt/ascend-console/bin/ascend-console leave" in text
-    page(client, "/servers/kp-01/decommission", 302, step="drain", reason="sold")
-    assert "this page goes on by itself" in page(client, "/servers/kp-01/decommission")
-    page(client, "/servers/kp-01/decommission", 409, confirm="kp-01")
+    check_page(client, "/servers/kp-01/decommission", 302, step="drain", reason="sold")
+    assert "this page goes on by itself" in check_page(client, "/servers/kp-01/decommission")
+    check_page(client, "/servers/kp-01/decommission", 409, confirm="kp-01")
     Job.objects.filter(pk=job.pk).update(state="succeeded")
-    assert "not the name" in page(client, "/servers/kp-01/decommission", 422, confirm="kp-1")
-    page(client, "/servers/kp-01/decommission", 302, confirm="kp-01", reason="sold")
-    assert "sold" in page(client, "/servers/gone/") and "kp-01" not in page(client, "/servers/")
-    text = page(client, "/servers/kp-01/")
+    assert "not the name" in check_page(client, "/servers/kp-01/decommission", 422, confirm="kp-1")
+    check_page(client, "/servers/kp-01/decommission", 302, confirm="kp-01", reason="sold")
+    assert "sold" in check_page(client, "/servers/gone/") and "kp-01" not in check_page(client, "/servers/")
+    text = check_page(client, "/servers/kp-01/")
     assert "This server was decommissioned." in text and "New job" not in text
-    page(client, "/servers/kp-01/history")
+    check_page(client, "/servers/kp-01/history")
     client.force_login(operator)
-    page(client, "/servers/kp-01/return", 403, x="1")
+    check_page(client, "/servers/kp-01/return", 403, x="1")
 
 
 def test_the_page_of_a_quarantined_server_says_what_to_do(client, kp, viewer):
     clones.begin(kp.pk, [("m1", "boot-one", "kp-01"), ("m1", "boot-two", "<i>clone</i>")])
     client.force_login(viewer)
-    text = page(client, "/servers/kp-01/")
+    text = check_page(client, "/servers/kp-01/")
     assert "Two hosts use the identity of kp-01" in text and "boot-two" in text and "&lt;i&gt;clone" in text
-    assert "in quarantine" in page(client, "/servers/")
+    assert "in quarantine" in check_page(client, "/servers/")
 
 
 def test_facts_say_their_age_and_why_they_are_missing(client, kp, viewer):
     client.force_login(viewer)
-    text = page(client, "/servers/kp-01/facts")
+    text = check_page(client, "/servers/kp-01/facts")
     for word in ("the driver does not accept this firmware", "not found", "torch-npu 2.9.0", BUS, "management (guess)"):
         assert word in text
     odd = {"pci": 7, "pythons": [1, {"packages": 3}], "unknown": 9, "boot_at": 1e300, "disks": {}}
     for facts in (odd, {}, {"os": {}}):
         Server.objects.filter(pk=kp.pk).update(facts=facts)
-        page(client, "/servers/kp-01/facts")
-        page(client, "/servers/kp-01/")
+        check_page(client, "/servers/kp-01/facts")
+        check_page(client, "/servers/kp-01/")
 
 
 def test_filters_are_saved_shown_and_deleted(client, kp, operator, viewer):
     client.force_login(operator)
-    page(client, "/filters/", 302, name="Prod", query="find=label%3Aenv%3Dprod", shared="1", back="//evil.example/")
+    check_page(
+        client, "/filters/", 302, name="Prod", query="find=label%3Aenv%3Dprod", shared="1", back="//evil.example/"
+    )
     assert client.post("/filters/", {"name": "x", "back": "https://evil.example/"}).url == "/"
     client.force_login(viewer)
-    text = page(client, "/")
+    text = check_page(client, "/")
     assert "?find=label%3Aenv%3Dprod" in text and "shared by olga" in text
     row = SavedFilter.objects.get(name="Prod")
-    page(client, f"/filters/{row.pk}/delete", 302, back="/")
+    check_page(client, f"/filters/{row.pk}/delete", 302, back="/")
     assert SavedFilter.objects.filter(pk=row.pk).exists()
     client.force_login(operator)
-    page(client, f"/filters/{row.pk}/delete", 302, back="/")
+    check_page(client, f"/filters/{row.pk}/delete", 302, back="/")
     assert not SavedFilter.objects.filter(pk=row.pk).exists()
 
 
@@ -198,7 +200,7 @@ def test_the_fleet_is_found_by_site_label_and_rack(client, kp, operator):
     for words, n in (("site:bei-jing", 1), ("label:env=prod", 1), ("label:env", 2), ("rack:a1", 1), ("kp", 2)):
         text = client.get("/fleet.csv", {"find": words})
         assert whole(text).decode().count("kp-0") == n, words
-    assert "Site Bei Jing" in page(client, "/servers/?group=site")
+    assert "Site Bei Jing" in check_page(client, "/servers/?group=site")
 
 
 # ---------- REST ----------

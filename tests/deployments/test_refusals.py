@@ -121,9 +121,8 @@ def test_a_repeated_payload_runs_nothing_and_is_counted_without_an_alert(world):
 
 def test_a_refusal_is_in_the_agents_own_log(world):
     a_foreign_function(world, "")
-    until(
-        lambda: "refused an entry: the entry does not call our one function" in (world.state / "worker.log").read_text()
-    )
+    said = until(lambda: [line for line in (world.state / "worker.log").read_text().splitlines() if "refused" in line])
+    assert "refused an entry: the entry does not call our one function" in said[0]
 
 
 def test_counts_that_began_anew_alert_no_old_refusal_and_the_next_one_again(db):

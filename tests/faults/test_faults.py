@@ -12,7 +12,7 @@ from tests.faults.conftest import LONG_HOLD_S
 pytestmark = pytest.mark.slow
 
 
-def run(scene, faults, moment):
+def check_run(scene, faults, moment):
     """One run: jobs, the faults at once, and everything that must be true afterwards."""
     try:
         jobs = MOMENTS[moment](scene, together(*(FAULTS[fault] for fault in faults)))
@@ -25,7 +25,7 @@ def run(scene, faults, moment):
 
 @pytest.mark.parametrize("fault", sorted(FAULTS.keys() - MUCH_LIKE_ANOTHER))
 def test_a_fault_costs_no_line_and_no_job(scene, fault):
-    run(scene, [fault], scene.random.choice(sorted(MOMENTS)))
+    check_run(scene, [fault], scene.random.choice(sorted(MOMENTS)))
 
 
 def pytest_generate_tests(metafunc):
@@ -40,4 +40,4 @@ def test_random_faults_cost_no_line_and_no_job(scene, faults_seed, n):
     moment = dice.choice(sorted(MOMENTS))
     scene.hold_s = LONG_HOLD_S if dice.random() < 0.1 and not LONG & set(faults) else dice.uniform(0.2, 5)
     print(f"{moment}: {faults}, {scene.hold_s:.1f} s")
-    run(scene, faults, moment)
+    check_run(scene, faults, moment)

@@ -1,6 +1,8 @@
 """The page of alerts, its count in the rail, and REST."""
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from console import alerts
 from console.models import Alert, ApiToken, User
@@ -40,12 +42,15 @@ def test_an_operator_resolves_and_the_list_says_who(signed_in):
     assert client.post("/alerts/999999/resolve").status_code == 404
 
 
-def test_the_page_costs_the_same_for_one_and_for_many(signed_in, django_assert_max_num_queries):
-    client = signed_in("viewer")
-    for n in range(60):
-        alerts.fire(f"rule-{n}", **words("x"))
-    with django_assert_max_num_queries(6):
-        client.get("/alerts/")
+def test_the_page_costs_the_same_for_one_and_for_many(signed_in):
+    client, counted = signed_in("viewer"), []
+    for many in (range(1), range(1, 60)):
+        for n in many:
+            alerts.fire(f"rule-{n}", **words("x"))
+        with CaptureQueriesContext(connection) as queries:
+            assert client.get("/alerts/").status_code == 200
+        counted.append(len(queries))
+    assert counted[0] == counted[1] <= 6
 
 
 def test_rest_lists_and_resolves(client):
