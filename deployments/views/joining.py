@@ -137,48 +137,42 @@ def problem(request: HttpRequest, enrolment: Enrolment) -> HttpResponseBase:
     return _plain("")
 
 
-@csrf_exempt
-@login_not_required
-@require_POST
-def left(request: HttpRequest) -> HttpResponseBase:
-    """A server's signed goodbye: {"body", "mac"}."""
-    try:
-        told = json.loads(_body(request))
-        signed_calls.leave(str(told["body"]), str(told["mac"]))
-    except ConsoleError as error:
-        return _plain(f"{error.what} {error.do}\n", error.status)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return _plain("", 400)
+def signed(answer: Callable[[str, str], HttpResponseBase]) -> Callable[[HttpRequest], HttpResponseBase]:
+    """A view of POST {"body", "mac"} for servers, which have no session: `answer` judges the signature."""
+
+    @csrf_exempt
+    @login_not_required
+    @require_POST
+    @wraps(answer)
+    def view(request: HttpRequest) -> HttpResponseBase:
+        try:
+            told = json.loads(_body(request))
+            return answer(str(told["body"]), str(told["mac"]))
+        except ConsoleError as error:
+            return _plain(f"{error.what} {error.do}\n", error.status)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return _plain("", 400)
+
+    return view
+
+
+@signed
+def left(body: str, mac: str) -> HttpResponseBase:
+    """A server's goodbye."""
+    signed_calls.leave(body, mac)
     return _plain("")
 
 
-@csrf_exempt
-@login_not_required
-@require_POST
-def code(request: HttpRequest) -> HttpResponseBase:
-    """The agent's bundle for a server that is to be upgraded, and asks with its signature: {"body", "mac"}."""
-    try:
-        told = json.loads(_body(request))
-        found = signed_calls.code(str(told["body"]), str(told["mac"]))
-    except ConsoleError as error:
-        return _plain(f"{error.what} {error.do}\n", error.status)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return _plain("", 400)
-    return HttpResponse(found.data, content_type="application/gzip")
+@signed
+def code(body: str, mac: str) -> HttpResponseBase:
+    """The agent's bundle, for a server that is to be upgraded."""
+    return HttpResponse(signed_calls.code(body, mac).data, content_type="application/gzip")
 
 
-@csrf_exempt
-@login_not_required
-@require_POST
-def wheels(request: HttpRequest) -> HttpResponseBase:
-    """A file of a bundle for a server that asks with its signature: {"body", "mac"}."""
-    try:
-        told = json.loads(_body(request))
-        path = signed_calls.wheels(str(told["body"]), str(told["mac"]))
-    except ConsoleError as error:
-        return _plain(f"{error.what} {error.do}\n", error.status)
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return _plain("", 400)
+@signed
+def wheels(body: str, mac: str) -> HttpResponseBase:
+    """A file of a bundle."""
+    path = signed_calls.wheels(body, mac)
     response = StreamingHttpResponse(_pieces(path), content_type="application/octet-stream")
     response.headers["Content-Length"] = str(path.stat().st_size)
     return response
