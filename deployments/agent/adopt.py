@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from deployments import locks
 from deployments.agent import ROOT, processes, reboots, spool
 from deployments.agent.config import Config
 from deployments.steps import Text
@@ -189,7 +190,7 @@ def bury(folder: Path, reason: Text) -> bool:
 
 def finish(folder: Path, state: str, reason: Text, mark: reboots.Mark | None = None) -> bool:
     """Write this end of an attempt that has no runner, and end what its runner left; whether it is written."""
-    lock = processes.take_lock(folder / "lock")
+    lock = locks.take_lock(folder / "lock")
     if lock is None:
         return False
     try:
@@ -209,7 +210,7 @@ def finish(folder: Path, state: str, reason: Text, mark: reboots.Mark | None = N
 
 def announce(folder: Path, mark: reboots.Mark) -> bool:
     """Write that the attempt waits, where its runner died before it could; whether it is written."""
-    lock = processes.take_lock(folder / "lock")
+    lock = locks.take_lock(folder / "lock")
     if lock is None:
         return False
     try:

@@ -13,6 +13,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from deployments import locks
 from deployments.agent import adopt, processes, reboots, root_install, spool, warily
 from deployments.agent.config import Config
 
@@ -200,7 +201,7 @@ def stop(install: Install) -> None:
 
 def _stop_unkept(lock: Path) -> None:
     """End an agent whose keeper was killed."""
-    if not processes.is_locked(lock):
+    if not locks.is_locked(lock):
         return
     agent = lock.read_text()[:20].strip()
     if agent.isdecimal():
@@ -220,7 +221,7 @@ def _wait_gone(pid: int) -> None:
 
 
 def is_running(install: Install) -> bool:
-    return processes.is_locked(install.state / "agent.lock")
+    return locks.is_locked(install.state / "agent.lock")
 
 
 def runners(install: Install) -> list[Path]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import redis
 
+from deployments import locks
 from deployments.agent import (
     PROTOCOL,
     VERSION,
@@ -30,7 +31,6 @@ from deployments.agent import (
     keys,
     orders,
     outbox,
-    processes,
     repoint,
     rotation,
     spool,
@@ -100,7 +100,7 @@ class Link:
         self.config = config
         self.redis = connection
         self.shipper = Shipper(connection, config.prefix, config.attempts)
-        self.worker_alive = worker_alive or (lambda: processes.is_locked(config.state_dir / dispatch.WORKER_LOCK))
+        self.worker_alive = worker_alive or (lambda: locks.is_locked(config.state_dir / dispatch.WORKER_LOCK))
         self.host = identity.host(config.root)._asdict()
         self.refused = dispatch.Counts()  # orders that were not signed, since this process began
         self.orders = orders.Orders(config, connection, handlers or {}, self._refuse)
@@ -218,7 +218,7 @@ def listeners(config: Config, address: str) -> int:
     """How many take our beat at that address. Raises CannotObey where Redis does not take us there."""
     there = dataclasses.replace(config, redis_url=addresses.with_user(config, address))
     provider = credentials.Provider(lambda: there)
-    beat = {"t": round(time.time(), 3), "worker": processes.is_locked(config.state_dir / dispatch.WORKER_LOCK)}
+    beat = {"t": round(time.time(), 3), "worker": locks.is_locked(config.state_dir / dispatch.WORKER_LOCK)}
     for left in (0,) if config.before is None else (1, 0):
         try:
             with redis.Redis.from_url(

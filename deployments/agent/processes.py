@@ -1,9 +1,7 @@
 """Processes by their true identity (a pid alone may be given out again), sessions, and how they are ended."""
 
-import fcntl
 import os
 import signal
-import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -87,46 +85,12 @@ def signal_group(pgid: int, number: int) -> None:
         pass
 
 
-def try_lock(path: Path) -> int | None:
-    """An open descriptor that holds the lock until it is closed, None where another process holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
 def signal_name(number: int) -> str:
     """`SIGKILL`, or the number where this Python has no name for it."""
     try:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def take_lock(path: Path, patience_s: float = 0.5) -> int | None:
-    """The same, with some patience: `is_locked` holds the lock for a moment."""
-    until = time.monotonic() + patience_s
-    while (descriptor := try_lock(path)) is None and time.monotonic() < until:
-        time.sleep(0.01)
-    return descriptor
-
-
-def is_locked(path: Path) -> bool:
-    """Whether a living process holds the lock; a file that is not there is not locked."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 class DieWithParent:

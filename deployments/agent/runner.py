@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from deployments import locks
 from deployments.agent import ROOT, as_root, devices, processes, reboots, spool
 from deployments.agent.config import Config, load
 from deployments.agent.environment import passed_on
@@ -75,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
         os.setsid()
     signals = Signals()
     try:
-        lock = processes.take_lock(folder / "lock")
+        lock = locks.take_lock(folder / "lock")
         mark = reboots.read(folder)
         if lock is None or not (write_pid(folder) if mark is None else take_up(folder, mark, load(options.config))):
             return 0  # another runner has or had this attempt, or it waits

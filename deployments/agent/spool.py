@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deployments import locks
 from deployments.agent import processes
 
 MAX_TEXT = 32 * 1024
@@ -135,7 +136,7 @@ def runner_identity(folder: Path) -> processes.Identity | None:
 
 def is_alive(folder: Path) -> bool:
     """Whether the attempt's runner lives: it holds the lock for life."""
-    return processes.is_locked(folder / "lock")
+    return locks.is_locked(folder / "lock")
 
 
 def has_begun(folder: Path) -> bool:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from deployments import locks
 from deployments.agent import processes
 from deployments.agent.logs import LogFile, Prefixer
 from deployments.steps import Text
@@ -124,7 +125,7 @@ class Supervisor:
         if self.lock is None:
             return None
         self.lock.parent.mkdir(parents=True, exist_ok=True)
-        held = processes.take_lock(self.lock)
+        held = locks.take_lock(self.lock)
         if held is None:
             raise AlreadyRunning(self.lock, self.lock.read_text()[:20].strip())
         os.ftruncate(held, 0)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+from deployments import locks
 from deployments.agent import bundles, chosen, install, processes
 from deployments.agent.bundles import Stopped, leave_reason, say
 from deployments.agent.config import Config, ConfigError, load
@@ -74,7 +75,7 @@ class Switch:
     def _running(self) -> processes.Identity:
         """The agent's first process. Raises Stopped where there is none, or nobody who would start it again."""
         lock = self.state / "agent.lock"
-        words = lock.read_text()[:20].strip() if processes.is_locked(lock) else ""
+        words = lock.read_text()[:20].strip() if locks.is_locked(lock) else ""
         found = processes.identity(int(words)) if words.isdecimal() else None
         parent = processes.stat(found.pid) if found else None
         keeper = 1 if self.place.systemd else install.keeper(self.place)

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from deployments.agent import credentials, keys, processes
+from deployments import locks
+from deployments.agent import credentials, keys
 from deployments.agent.adopt import RUNNER, Adopter
 from deployments.agent.config import Config, Current, begin
 from deployments.agent.dispatch import WORKER_LOCK, Dispatcher
@@ -262,7 +263,7 @@ def main(argv: list[str] | None = None, runner: Sequence[str] = RUNNER) -> int:
     parser.add_argument("--burst", action="store_true", help="end when the queue is empty")
     options, config = begin(parser, argv)
     config.attempts.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock = processes.take_lock(config.state_dir / WORKER_LOCK)
+    lock = locks.take_lock(config.state_dir / WORKER_LOCK)
     if lock is None:
         log.info("another worker serves this server")
         return 0 if options.burst else 1

@@ -6,13 +6,12 @@ do not.
 """
 
 import argparse
-import fcntl
 import json
-import os
 import sys
 import time
 from pathlib import Path
 
+from deployments import locks
 from deployments.kinds.check_probes.__main__ import tell
 from deployments.kinds.check_probes.finding import Finding, Probe, failed, item, ok, unknown, warning
 from deployments.kinds.check_probes.host import Host, Trouble
@@ -61,7 +60,7 @@ def in_use(host: Host) -> Finding:
 
 def other_jobs(attempt: Path) -> Finding:
     """Whether other attempts run here; a runner holds its folder's lock for life."""
-    running = [one.name for one in sorted(attempt.parent.iterdir()) if one != attempt and _is_locked(one / "lock")]
+    running = [one.name for one in sorted(attempt.parent.iterdir()) if one != attempt and locks.is_locked(one / "lock")]
     if not running:
         return ok("0", "0")
     numbers = ", ".join(f"#{name[1:].split('-')[0]}" for name in running)
@@ -73,20 +72,6 @@ def other_jobs(attempt: Path) -> Finding:
             "A restart would cut these jobs off: wait for them, cancel them, or tick “Restart although it is in use”.",
         ),
     )
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def names(host: Host) -> list[str]:

@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from console import service
 from console.environment import BadSetting
 from console.management.commands.service import check_nobody_else_runs
-from deployments.agent import processes
+from deployments import locks
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 SET = {"PORT": "443", "BIND": "0.0.0.0", "DATABASE_URL": 'postgres://u:a"b\\c$d%e@h/x'}
@@ -142,7 +142,7 @@ def test_a_key_that_the_account_cannot_read_is_a_sentence(tmp_path, monkeypatch)
 def test_a_console_that_runs_otherwise_is_not_doubled(tmp_path):
     lock = tmp_path / "up.lock"
     check_nobody_else_runs(lock)
-    held = processes.take_lock(lock)
+    held = locks.take_lock(lock)
     os.write(held, b'{"pid": %d}' % os.getpid())
     with pytest.raises(BadSetting, match="runs already"):
         check_nobody_else_runs(lock)
@@ -160,7 +160,7 @@ def test_the_dry_run_shows_the_unit_and_no_secret(capsys, monkeypatch):
 
 def test_down_does_not_fight_systemd(monkeypatch, settings, tmp_path):
     settings.VAR_DIR = tmp_path
-    held = processes.take_lock(tmp_path / "up.lock")
+    held = locks.take_lock(tmp_path / "up.lock")
     os.write(held, b'{"pid": %d}' % os.getpid())
     monkeypatch.setattr(service, "runs", lambda pid: True)
     with pytest.raises(CommandError, match="systemctl stop ascend-console"):

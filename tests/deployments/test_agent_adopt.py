@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from deployments import locks
 from deployments.agent import adopt, processes, spool
 from deployments.agent.adopt import Adopter, bury, end_session
 from tests.deployments.agent_bench import PROGRAM, AgentServer, ended, records
@@ -97,7 +98,7 @@ def test_the_end_is_written_once_after_the_mended_line(server):
 
 def test_a_living_runner_is_never_buried(server):
     folder = server.claim("print(1)")
-    lock = processes.try_lock(folder / "lock")
+    lock = locks.try_lock(folder / "lock")
     assert bury(folder, adopt.DIED) is False
     os.close(lock)
     assert not (folder / "lines").exists()

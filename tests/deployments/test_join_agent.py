@@ -10,6 +10,7 @@ import time
 import pytest
 
 from console import streams
+from deployments import locks
 from deployments.agent import config, install, join, processes, warily
 from tests.conftest import free_port
 
@@ -126,7 +127,7 @@ def test_root_ends_nobody_elses_process_because_the_agents_files_name_it(tmp_pat
         who = processes.identity(victim.pid)
         named.write_text(json.dumps(who._asdict()) if named.name == "pid" else str(victim.pid))
         lock = named.with_name("lock") if named.name == "pid" else named
-        held = processes.take_lock(lock)
+        held = locks.take_lock(lock)
         lock.chmod(0o644)
         install.stop(place)
         install.end_runners(place)

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from console import streams
+from deployments import locks
 from deployments.agent import processes, spool
 from tests.deployments.agent_bench import AgentServer, SmallIngest, ended, events, texts
 from tests.waiting import until
@@ -224,7 +225,7 @@ def test_what_a_killed_worker_had_in_hand_is_taken_again(server):
 
 def test_only_one_worker_serves_a_server(server):
     server.start("worker")
-    until(lambda: processes.is_locked(server.config.state_dir / "worker.lock"))
+    until(lambda: locks.is_locked(server.config.state_dir / "worker.lock"))
     second = server.start("worker")
     assert second.wait(10) == 1
 

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from console import runners, service
 from console.first_run import read_lock
-from deployments.agent import processes
+from deployments import locks
 
 WAIT_S = 30.0
 STOP = f"systemctl stop {service.UNIT.stem}"
@@ -35,7 +35,7 @@ class Command(BaseCommand):
             self.stdout.write("\n".join(runners.farewell(left)))
 
     def _end_console(self, lock: Path) -> None:
-        if not processes.is_locked(lock):
+        if not locks.is_locked(lock):
             self.stdout.write(f"No console runs with VAR_DIR={lock.parent}.")
             return
         pid = read_lock(lock).get("pid")
@@ -50,7 +50,7 @@ class Command(BaseCommand):
         except ProcessLookupError:
             pass
         deadline = time.monotonic() + WAIT_S
-        while processes.is_locked(lock):
+        while locks.is_locked(lock):
             if time.monotonic() > deadline:
                 raise CommandError(f"Process {pid} has not ended within {WAIT_S:.0f} s. End it with: kill -9 {pid}")
             time.sleep(0.05)

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand
 from console import service
 from console.environment import BadSetting
 from console.first_run import read_lock
-from deployments.agent import processes
+from deployments import locks
 
 
 class Command(BaseCommand):
@@ -58,6 +58,6 @@ class Command(BaseCommand):
 
 def check_nobody_else_runs(lock: Path) -> None:
     """Raises BadSetting where a console that is no service has the folder."""
-    pid = read_lock(lock).get("pid") if processes.is_locked(lock) else None
+    pid = read_lock(lock).get("pid") if locks.is_locked(lock) else None
     if pid is not None and not service.runs(int(pid)):
         raise BadSetting(f"The console of {lock.parent} runs already (process {pid}). End it first: make down")
