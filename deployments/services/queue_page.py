@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import redis
@@ -172,6 +172,25 @@ def _words(line: Line, job: Job, why: Mapping[int, Wait]) -> str:
     return _("handed over; starts in a moment")
 
 
+def line_json(line: Line) -> dict[str, Any]:
+    """One server as REST tells it; what nobody knows is null."""
+    counts = line.counts
+    return {
+        "server": line.server.name,
+        "queued": counts.queued,
+        "waiting": counts.waiting,
+        "running": counts.running,
+        "oldest": counts.oldest.isoformat() if counts.oldest else None,
+        "depth": line.depth,
+        "in_hand": line.in_hand,
+        "worker": line.worker,
+        "beat_at": _iso(line.beat.at if line.beat else None),
+        "paused": line.server.queue_paused,
+        "switched_off": line.server.cut_off_at is not None,
+        "jobs": [{"id": one.job.pk, "kind": one.job.kind, "why": one.words} for one in line.jobs],
+    }
+
+
 # ---------- the console itself ----------
 
 
@@ -252,6 +271,21 @@ def _own(connection: Any) -> Own:
     )  # fmt: skip
 
 
+def own_json(own: Own) -> dict[str, Any]:
+    """The console's own queue and processes as REST tells them."""
+    return {
+        "depth": own.depth,
+        "oldest": own.oldest.isoformat() if own.oldest else None,
+        "failed": own.failed,
+        "redis_used_mb": own.used_mb,
+        "redis_most_mb": own.most_mb,
+        "problem": own.problem,
+        "processes": [
+            {"name": one.name, "beat_at": _iso(one.at), "late": one.is_late, "does": one.does} for one in own.processes
+        ],
+    }
+
+
 def _ingest(connection: Any) -> Process:
     said = json.loads(connection.get(streams.INGEST_ALIVE) or "{}")
     lag = said.get("lag_ms")
@@ -269,3 +303,7 @@ def _epoch(at: datetime | None) -> float | None:
     if at is None:
         return None
     return (at if at.tzinfo else at.replace(tzinfo=timezone.get_fixed_timezone(0))).timestamp()
+
+
+def _iso(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, tz=UTC).isoformat()
