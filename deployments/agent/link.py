@@ -251,7 +251,7 @@ def main(argv: list[str] | None = None) -> int:
     while True:
         own = current()
         connection = connect(own)
-        link = Link(own, connection, handlers={**handlers, **trust.Trust(own, connection).handlers})
+        link = Link(own, connection, handlers={**handlers, **trust.Trust(own, connection, listeners).handlers})
         _run(link, follower)
         link.close()
 
