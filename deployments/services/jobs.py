@@ -23,6 +23,7 @@ from console.models import User
 from deployments import kinds, queues
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import ENDED
+from deployments.row_locks import lock_job, lock_server
 from deployments.services import speaking, waiting
 from deployments.steps import BadParams, Text, read_params
 
@@ -69,7 +70,7 @@ def queue_job(
     locks = list(module.locks(read))
     with transaction.atomic():
         # The server's row is the mutex: two requests at once see each other's locks.
-        server = Server.objects.select_for_update().get(pk=server.pk)
+        server = lock_server(server.pk)
         check_present(server)
         check_cordons(server, locks)
         must_wait = _must_wait(server, kind, locks, wait)
@@ -105,7 +106,7 @@ def cancel_job(job: Job, *, by: User) -> Job:
     """Cancel a job: at once where its server never saw it, else by asking the server, which answers with events."""
     check_may_operate(by)
     with transaction.atomic():
-        job = Job.objects.select_for_update().select_related("server").get(pk=job.pk)
+        job = lock_job(job.pk)
         if job.state in ENDED:
             raise Conflict(
                 _("Job #%(id)s has already ended, so there is nothing to cancel.") % {"id": job.pk},
@@ -133,8 +134,8 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
     """A new attempt of an ended job, with a log of its own; it waits as `queue_job` does."""
     check_may_operate(by)
     with transaction.atomic():
-        server = Server.objects.select_for_update().get(pk=job.server_id)
-        job = Job.objects.select_for_update().get(pk=job.pk)
+        job = lock_job(job.pk)
+        server = job.server
         if job.state not in (*ENDED, JobState.LOST):
             raise Conflict(
                 _("Job #%(id)s is still under way, so it was not started again.") % {"id": job.pk},

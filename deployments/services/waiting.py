@@ -19,6 +19,7 @@ from django.utils.translation import gettext_noop
 
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import UNDER_WAY
+from deployments.row_locks import lock_server
 
 IN_MAINTENANCE = ("check",)  # kinds that start while a server is in maintenance
 NPU_LOCK = "npu:"
@@ -139,7 +140,7 @@ def take_free(server_id: int) -> list[Attempt]:
 
     A job that stays keeps its locks from those behind it: nobody overtakes. Within a transaction of the caller.
     """
-    server = Server.objects.select_for_update().get(pk=server_id)
+    server = lock_server(server_id)
     free = free_of(server, on_servers([server_id]).get(server_id, []))
     if not free:
         return []
