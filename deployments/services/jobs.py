@@ -331,10 +331,12 @@ def check_root(server: Server, kind: str, module: ModuleType, read: Any) -> None
     """Raises Conflict where these parameters need root, and the server's agent has no way to it."""
     if server.has_root or not needs_root(module, read):
         return
+    joins = _("Join %(server)s again as root, without NO_ROOT_HELPER, or choose another server.")
+    own = _("%(server)s is the console's own machine, whose agent never gets one: do it there by hand.")
     raise Conflict(
         _("“%(kind)s” needs root, and the agent on %(server)s has no root helper.")
         % {"kind": pick(module.TITLE), "server": server.name},
-        _("Join %(server)s again as root, without NO_ROOT_HELPER, or choose another server.") % {"server": server.name},
+        (own if server.is_local else joins) % {"server": server.name},
         code="no_root",
     )
 
