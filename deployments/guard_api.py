@@ -9,6 +9,7 @@ from ninja import Field, Query, Router, Schema
 from console.answers import Answer
 from console.errors import Invalid
 from console.idempotency import answer_once
+from console.language import pick
 from deployments.asked import Strict, find_server, user_of
 from deployments.models import Order, Rotation, Server
 from deployments.services import jobs, queue_page, quota, repoint, rotation, selection
@@ -152,7 +153,7 @@ def _order(order: Order) -> dict[str, Any]:
         "server": order.server.name,
         "redis": order.args.get("redis"),  # emptied when it ends
         "state": order.state,
-        "words": order.words,
+        "words": pick(order.answer),
         "by": order.made_by.username if order.made_by else None,
         "sent_at": order.created_at.isoformat(),
         "answered_at": order.answered_at.isoformat() if order.answered_at else None,

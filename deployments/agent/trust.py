@@ -26,9 +26,9 @@ class Trust:
         """Says the digest of what is trusted now. Raises CannotObey."""
         pem = args.get("pem")
         if not isinstance(pem, str) or len(pem) > authorities.MAX_PEM or not authorities.is_authority(pem):
-            raise CannotObey("the order holds no certificate of an authority")
+            raise CannotObey("指令中没有签发机构的证书", "the order holds no certificate of an authority")
         if not self.config.redis_url.startswith("rediss://"):
-            raise CannotObey("this server reaches Redis without TLS")
+            raise CannotObey("这台服务器不经 TLS 连接 Redis", "this server reaches Redis without TLS")
         self.probe(dataclasses.replace(self.config, redis_ca=pem), addresses.present(self.config))
         authorities.write(self.config.state_dir, self.config.config_ca, pem)
         self.connection.connection_pool.connection_kwargs["ssl_ca_data"] = pem  # for the next connection

@@ -69,7 +69,7 @@ def test_one_by_which_redis_does_not_show_itself_changes_nothing(written, tmp_pa
 
     def probe(there, address):
         tried.append((there.redis_options, address))
-        raise CannotObey("it cannot be reached")
+        raise CannotObey("连不到", "it cannot be reached")
 
     handler, options = obeying(written(old), probe)
     with pytest.raises(CannotObey, match="cannot be reached"):
