@@ -283,7 +283,8 @@ def removable(config: Config) -> Path | None:
     if found is None:
         return None
     own = found.user is None and not found.systemd and os.access(found.prefix / "etc", os.W_OK)
-    by_helper = (found.prefix / "bin" / "leave").exists() and as_root.state(config) == "helper"
+    # The program stands there only beside a helper that has the action, of whatever version.
+    by_helper = (found.prefix / "bin" / "leave").exists() and as_root.state(config) in ("helper", "old")
     return found.prefix if own or by_helper else None
 
 
