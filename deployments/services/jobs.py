@@ -386,7 +386,7 @@ def _must_wait(server: Server, kind: str, locks: Sequence[str], wait: bool, *, a
     assert found.holder is not None
     raise Conflict(
         _("Job #%(id)s (%(kind)s) holds %(lock)s on %(server)s.")
-        % {"id": found.holder.pk, "kind": found.holder.kind, "lock": found.lock, **name},
+        % {"id": found.holder.pk, "kind": pick(kinds.title(found.holder.kind)), "lock": found.lock, **name},
         _("Wait until it has ended, cancel it, or let the job wait."),
         code="locked",
     )

@@ -17,6 +17,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
+from console.language import pick
+from deployments import kinds
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import UNDER_WAY
 
@@ -44,7 +46,7 @@ class Wait:
     lock: str = ""
 
     def words(self) -> str:
-        """In the reader's language: "waits for job #12 (quantize) · place 2"."""
+        """In the reader's language: "waits for job #12 (Check a server) · place 2"."""
         if self.why in WHY:
             told = _(WHY[self.why])
         elif self.why == "cordoned":
@@ -52,7 +54,10 @@ class Wait:
         elif self.holder is None:
             told = _("starts in a moment")
         else:
-            told = _("waits for job #%(id)s (%(kind)s)") % {"id": self.holder.pk, "kind": self.holder.kind}
+            told = _("waits for job #%(id)s (%(kind)s)") % {
+                "id": self.holder.pk,
+                "kind": pick(kinds.title(self.holder.kind)),
+            }
         return f"{told} · " + _("place %(n)s") % {"n": self.place}
 
     def as_json(self) -> dict[str, Any]:
