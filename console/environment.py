@@ -190,17 +190,22 @@ def web_url(name: str) -> str:
     return raw
 
 
-def certificate(name: str) -> str:
-    """The path of a certificate (PEM) that can be read; '' where none is given."""
-    path = text(name, "")
-    if not path:
-        return ""
+def _pem(name: str, path: str, mark: str, what: str) -> str:
+    """What a file in PEM holds."""
     try:
         content = Path(path).read_text()
     except (OSError, ValueError) as error:
         raise BadSetting(f"{name}={path!r} cannot be read. Name a file this user may read.") from error
-    if "-----BEGIN CERTIFICATE-----" not in content:
-        raise BadSetting(f"{name}={path!r} holds no certificate. Name a file in PEM, as the web server uses it.")
+    if mark not in content:
+        raise BadSetting(f"{name}={path!r} holds no {what}. Name a file in PEM, as the web server uses it.")
+    return content
+
+
+def certificate(name: str) -> str:
+    """The path of a certificate (PEM) that can be read; '' where none is given."""
+    path = text(name, "")
+    if path:
+        _pem(name, path, "-----BEGIN CERTIFICATE-----", "certificate")
     return path
 
 
@@ -212,12 +217,7 @@ def private_key(name: str, *, goes_with: str) -> str:
         raise BadSetting(f"{given} is given, but {missing} is not. Give both, or neither.")
     if not path:
         return ""
-    try:
-        content = Path(path).read_text()
-    except (OSError, ValueError) as error:
-        raise BadSetting(f"{name}={path!r} cannot be read. Name a file this user may read.") from error
-    if "PRIVATE KEY-----" not in content:
-        raise BadSetting(f"{name}={path!r} holds no private key. Name a file in PEM, as the web server uses it.")
+    content = _pem(name, path, "PRIVATE KEY-----", "private key")
     if "ENCRYPTED" in content:
         raise BadSetting(
             f"{name}={path!r} has a passphrase, which nobody could enter. Name a copy without: openssl pkey"

@@ -93,6 +93,7 @@ def store(batch: Batch) -> Stored:
     read = {pk: list(_readable(pk, entries)) for pk, entries in batch.items()}
     wanted = {chunk.attempt for chunks in read.values() for chunk in chunks}
     with transaction.atomic():
+        _move_cursors(batch)  # first, for it locks the servers: see row_locks.py
         # Also the fence between two ingests: the second waits here and then finds the lines taken.
         locked = Attempt.objects.select_for_update().filter(pk__in=wanted)
         attempts = {attempt.pk: attempt for attempt in locked.order_by("pk")}
@@ -104,7 +105,6 @@ def store(batch: Batch) -> Stored:
             for chunk in chunks:
                 _take(done, pk, chunk, attempts.get(chunk.attempt), rows)
         LogChunk.objects.bulk_create(rows)
-        _move_cursors(batch)
         _save(done, attempts.values())
     return done
 
@@ -116,8 +116,8 @@ def skip(batch: Batch) -> Stored:
 
 
 def _move_cursors(batch: Batch) -> None:
-    for pk, entries in batch.items():
-        Server.objects.filter(pk=pk).update(logs_cursor=entries[-1][0].decode())
+    for pk in sorted(batch):
+        Server.objects.filter(pk=pk).update(logs_cursor=batch[pk][-1][0].decode())
 
 
 def _readable(server_id: int, entries: Iterable[tuple[bytes, dict[bytes, bytes]]]) -> Iterator[Chunk]:

@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from console import alerts, live, streams
 from deployments.models import Npu, Server, ServerChange
+from deployments.row_locks import hold_servers
 from monitoring import history
 from monitoring.models import Minute
 from monitoring.services import cards, facts_history, fleet_steps, live_state, readings
@@ -225,6 +226,7 @@ class Telemetry:
         agents: dict[int, readings.Agent],
         fresh: set[int],
     ) -> None:
+        hold_servers({*heard, *facts, *same, *agents, *fresh})
         _save_contact(self.servers, heard, offsets)
         Minute.objects.bulk_create(minutes, ignore_conflicts=True)
         for pk, (value, at) in facts.items():

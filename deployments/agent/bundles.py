@@ -8,7 +8,6 @@ HTTP, as at joining, and not through Redis, where a megabyte for each server wou
 
 import http.client
 import io
-import json
 import os
 import shutil
 import subprocess
@@ -16,31 +15,17 @@ import sys
 import tarfile
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from deployments.agent import chosen, fetch, processes, signing, spool
-from deployments.agent.config import Config, ConfigError, load
+from deployments.agent import chosen, pages, processes, spool
+from deployments.agent.config import Config
 from deployments.agent.install import Install
-from deployments.steps import Text
+from deployments.agent.pages import Stopped, place_of, say
 
 MAX_BUNDLE = 64 * 1024 * 1024
 MAX_UNPACKED = 256 * 1024 * 1024
 TRY_S = 60.0
 KEPT = 2
 PARTS = ("worker", "link", "sampler", "runner", "__main__")
-
-
-class Stopped(Exception):
-    """What keeps the agent from being upgraded; nothing has changed."""
-
-    def __init__(self, zh: str, en: str) -> None:
-        super().__init__(en)
-        self.text = Text(zh, en)
-
-
-def say(zh: str, en: str) -> None:
-    """A line of the job's log, which readers of both languages see."""
-    print(f"{zh} {en}", flush=True)
 
 
 def base_name(place: Install) -> str:
@@ -55,17 +40,6 @@ def present(config: Config, place: Install) -> str:
     return sent if sent and chosen.is_whole(chosen.home(config.state_dir) / sent) else base_name(place)
 
 
-def place_of(config: Config) -> Install:
-    """Raises Stopped where the agent did not join by the console's command."""
-    place = chosen.installed(config)
-    if place is None:
-        raise Stopped(
-            "这个代理随控制台一起安装与升级，不能单独升级。",
-            "This agent comes with the console and is upgraded with it, not by itself.",
-        )
-    return place
-
-
 def fetched(config: Config, digest: str) -> Path | None:
     """The folder of that bundle, fetched and tried where it is not there yet; None where it is what was installed."""
     place = place_of(config)
@@ -75,7 +49,7 @@ def fetched(config: Config, digest: str) -> Path | None:
         return None
     folder = chosen.home(config.state_dir) / name
     if not chosen.is_whole(folder):
-        data = download(config, place, digest)
+        data = download(config, digest)
         choice = chosen.read(config.state_dir)
         if choice and choice.code == name:  # chosen, but broken since: what was installed runs in its stead
             chosen.write(config.state_dir, chosen.Choice(place.joined, ""))
@@ -85,26 +59,14 @@ def fetched(config: Config, digest: str) -> Path | None:
     return folder
 
 
-def download(config: Config, place: Install, digest: str) -> bytes:
+def download(config: Config, digest: str) -> bytes:
     """The bundle with that digest. Raises Stopped."""
-    web, pin = (config.console, config.pin) if config.console else (place.console, place.pin)
-    url = f"{web}/join/code"
-    body = json.dumps({"op": "code", "server": config.server_id, "digest": digest})
-    sent = json.dumps({"body": body, "mac": signing.sign(config.key, body)}).encode()
-    say(f"从 {url} 下载 …", f"Fetching from {url} …")
+    say("从控制台下载 …", "Fetching from the console …")
+    answer = pages.ask(config, "code", digest=digest)
     try:
-        answer = fetch.ask("POST", url, pin, sent, timeout_s=60)
         data = answer.read(MAX_BUNDLE + 1)
     except (OSError, http.client.HTTPException) as error:
-        host = urlsplit(url).netloc
-        raise Stopped(
-            f"连不到控制台的网页地址 {host}（{error}）。请放通本机到该端口的 TCP 连接，再重试。",
-            f"The console's pages at {host} cannot be reached from here ({error}). Let this server reach that TCP "
-            "port, then try again.",
-        ) from error
-    if answer.status != 200:
-        words = " ".join(data[:600].decode(errors="replace").split())
-        raise Stopped(f"控制台不给：{words}", f"The console refuses: {words}")
+        raise Stopped(f"下载中断（{error}）。请重试。", f"The download was cut off ({error}). Try again.") from error
     if sha256(data).hexdigest() != digest:
         raise Stopped(
             "收到的代理包与签名的摘要不符，已丢弃。请检查本机与控制台之间是否有代理，再重试。",
@@ -201,22 +163,9 @@ def _in_use(attempts: Path) -> set[str]:
     return names
 
 
-def leave_reason(text: Text) -> None:
-    """Say why in the job's own words: the runner reads them when the step has failed."""
-    path = os.environ.get("ASCEND_REASON")
-    if path:
-        spool.write_whole(Path(path), json.dumps(list(text)).encode())
-
-
 def main(argv: list[str] | None = None) -> int:
     (digest,) = sys.argv[1:] if argv is None else argv
-    try:
-        fetched(load(Path(os.environ["ASCEND_CONFIG"])), digest)
-    except (Stopped, ConfigError) as stopped:
-        say(*stopped.text)
-        leave_reason(stopped.text)
-        return 1
-    return 0
+    return pages.step(lambda config: fetched(config, digest))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from types import FrameType
 
 from deployments import locks
 from deployments.agent import bundles, chosen, install, processes
-from deployments.agent.bundles import Stopped, leave_reason, say
 from deployments.agent.config import Config, ConfigError, load
+from deployments.agent.pages import Stopped, give_up, place_of, say
 from deployments.steps import Text
 
 END_S = 45.0  # for the agent that is ended: three parts, ten seconds each at worst
@@ -38,7 +38,7 @@ class Switch:
     def __init__(self, config: Config, digest: str) -> None:
         self.config = config
         self.state = config.state_dir
-        self.place = bundles.place_of(config)
+        self.place = place_of(config)
         self.name = digest[:16]
         self.base = bundles.base_name(self.place)
         self.before = bundles.present(config, self.place)
@@ -127,8 +127,7 @@ class Switch:
             f"Rolled back to {self.before}: {problem.en}"
             + ("" if back else " The agent from before has not come up yet; look at the server."),
         )
-        say(*text)
-        leave_reason(text)
+        give_up(text)
         return 1
 
     def _tell_logs(self) -> None:
@@ -187,8 +186,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return Switch(load(Path(os.environ["ASCEND_CONFIG"])), digest).run()
     except (Stopped, ConfigError) as stopped:
-        say(*stopped.text)
-        leave_reason(stopped.text)
+        give_up(stopped.text)
     except Cancelled:  # before anything was changed
         say("已取消，未作改动。", "Cancelled; nothing was changed.")
     return 1

@@ -8,47 +8,24 @@ there whole are not fetched again, so that a step that was cut off goes on where
 
 import hashlib
 import http.client
-import json
 import os
 import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from urllib.parse import urlsplit
 
-from deployments.agent import fetch, signing
-from deployments.agent.bundles import Stopped, leave_reason, place_of, say
-from deployments.agent.config import Config, ConfigError, load
+from deployments.agent import pages
+from deployments.agent.config import Config
+from deployments.agent.pages import Stopped, say
 from deployments.stacks.bundles import CHUNK, MAX_MANIFEST, BadBundle, digest_of, read_manifest
 
 TRIES = 3
 TOLD_S = 5.0
 
 
-def ask(config: Config, bundle: str, file: str) -> http.client.HTTPResponse:
-    """The console's answer for one file, '' for the manifest. Raises Stopped."""
-    place = None if config.console else place_of(config)
-    web, pin = (place.console, place.pin) if place else (config.console, config.pin)
-    body = json.dumps({"op": "wheels", "server": config.server_id, "bundle": bundle, "file": file})
-    sent = json.dumps({"body": body, "mac": signing.sign(config.key, body)}).encode()
-    try:
-        answer = fetch.ask("POST", f"{web}/join/wheels", pin, sent, timeout_s=60)
-    except (OSError, http.client.HTTPException) as error:
-        host = urlsplit(web).netloc
-        raise Stopped(
-            f"连不到控制台的网页地址 {host}（{error}）。请放通本机到该端口的 TCP 连接，再重试。",
-            f"The console's pages at {host} cannot be reached from here ({error}). Let this server reach that TCP "
-            "port, then try again.",
-        ) from error
-    if answer.status != 200:
-        words = " ".join(answer.read(600).decode(errors="replace").split())
-        raise Stopped(f"控制台不给：{words}", f"The console refuses: {words}")
-    return answer
-
-
 def fetch_all(config: Config, bundle: str, digest: str, folder: Path) -> None:
     """Raises Stopped; what came whole stays."""
-    data = ask(config, bundle, "").read(MAX_MANIFEST + 1)
+    data = pages.ask(config, "wheels", bundle=bundle, file="").read(MAX_MANIFEST + 1)
     if hashlib.sha256(data).hexdigest() != digest:
         raise Stopped(
             "控制台上的离线包已换成另一个。请重新查看计划，再提交作业。",
@@ -82,7 +59,7 @@ def _one(config: Config, bundle: str, name: str, digest: str, path: Path) -> Non
     new = path.with_name(f".{name}.new")
     for attempt in range(1, TRIES + 1):
         try:
-            if _write(_pieces(ask(config, bundle, name)), new) == digest:
+            if _write(_pieces(pages.ask(config, "wheels", bundle=bundle, file=name)), new) == digest:
                 new.replace(path)
                 return
             problem = "its digest is another"
@@ -119,13 +96,7 @@ def _write(pieces: Iterable[bytes], path: Path) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     bundle, digest, folder = sys.argv[1:] if argv is None else argv
-    try:
-        fetch_all(load(Path(os.environ["ASCEND_CONFIG"])), bundle, digest, Path(folder))
-    except (Stopped, ConfigError) as stopped:
-        say(*stopped.text)
-        leave_reason(stopped.text)
-        return 1
-    return 0
+    return pages.step(lambda config: fetch_all(config, bundle, digest, Path(folder)))
 
 
 if __name__ == "__main__":

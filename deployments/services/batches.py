@@ -28,6 +28,7 @@ from console.language import pick
 from console.models import User
 from deployments.models import Attempt, Batch, BatchState, Job, JobState, Server
 from deployments.models.job import ENDED
+from deployments.row_locks import lock_servers
 from deployments.services import jobs, selection, waiting
 from deployments.steps import Text
 
@@ -233,7 +234,7 @@ def _end(batch: Batch, counts: Mapping[str, int], total: int) -> None:
 def _start_wave(batch: Batch, ids: Sequence[int]) -> list[Attempt]:
     """Queue these drafts: new attempts, or none for servers that are silent, whose jobs fail."""
     wave = list(Job.objects.filter(pk__in=ids).select_related("requester").order_by("server_id", "pk"))
-    servers = Server.objects.select_for_update().order_by("pk").in_bulk([job.server_id for job in wave])
+    servers = lock_servers([job.server_id for job in wave])
     others = waiting.on_servers(servers)
     newest = dict(Attempt.objects.filter(job__in=ids).values_list("job").annotate(last=Max("n")).order_by())
     now = timezone.now()

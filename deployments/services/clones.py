@@ -99,7 +99,7 @@ def begin(pk: int, hosts: Iterable[Host]) -> bool:
     names = [{"machine": machine, "boot": boot, "name": name} for machine, boot, name in hosts]
     told = _told(names)
     with transaction.atomic():
-        row = Server.objects.select_for_update().filter(pk=pk, decommissioned_at=None).first()
+        row = Server.objects.select_for_update(no_key=True).filter(pk=pk, decommissioned_at=None).first()
         if row is None:
             return False
         if row.quarantine:
@@ -146,7 +146,7 @@ def _told(hosts: Iterable[dict[str, str]]) -> str:
 def end(pk: int, *, why: str = "") -> bool:
     """Hand jobs over again; whether it was in quarantine."""
     with transaction.atomic():
-        row = Server.objects.select_for_update().filter(pk=pk).first()
+        row = Server.objects.select_for_update(no_key=True).filter(pk=pk).first()
         if row is None or not row.quarantine:
             return False
         row.quarantine = None

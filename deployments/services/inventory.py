@@ -19,6 +19,7 @@ from console import audit
 from console.errors import Conflict, Invalid, NotFound
 from console.models import User
 from deployments.models import Server, ServerChange
+from deployments.row_locks import lock_server, lock_servers
 from deployments.services import history, jobs
 
 EDITABLE = ("display_name", "site", "rack", "labels", "address_roles", "notes")
@@ -167,7 +168,7 @@ def edit(
     jobs.check_ticket(ticket)
     cleaned = clean(values)
     with transaction.atomic():
-        row = Server.objects.select_for_update().get(pk=server.pk)
+        row = lock_server(server.pk)
         if version is not None and version != version_of(row):
             raise Conflict(
                 _("%(name)s was changed by somebody else in the meantime.") % {"name": row.name},
@@ -269,8 +270,8 @@ def edit_many(servers: Sequence[Server], bulk: Bulk, *, by: User, ticket: str = 
         )
     change_set = history.new_set()
     with transaction.atomic():
-        rows = Server.objects.select_for_update().filter(pk__in=[server.pk for server in servers]).order_by("pk")
-        wanted = [(row, bulk.values_for(row)) for row in rows.defer("facts")]
+        rows = lock_servers(server.pk for server in servers).values()
+        wanted = [(row, bulk.values_for(row)) for row in rows]
         for _row, values in wanted:
             clean_labels(values["labels"])
         changed = _write(wanted, by=by, ticket=ticket, change_set=change_set)
@@ -289,7 +290,9 @@ def undo(change_set: str, *, by: User, ticket: str = "") -> tuple[int, list[str]
     jobs.check_ticket(ticket)
     with transaction.atomic():
         rows = list(
-            ServerChange.objects.select_for_update(of=("self",)).filter(change_set=change_set, field__in=EDITABLE)
+            ServerChange.objects.select_for_update(of=("self",))
+            .filter(change_set=change_set, field__in=EDITABLE)
+            .order_by("pk")
         )
         if not rows:
             raise NotFound(_("There is no such change to take back."), _("Choose one in the history of a server."))
@@ -304,7 +307,7 @@ def undo(change_set: str, *, by: User, ticket: str = "") -> tuple[int, list[str]
 
 
 def _take_back(rows: Sequence[ServerChange], by: User, ticket: str) -> tuple[int, list[str]]:
-    servers = Server.objects.select_for_update().order_by("pk").in_bulk([row.server_id for row in rows])
+    servers = lock_servers([row.server_id for row in rows])
     done, left, change_set = [], [], history.new_set()
     for row in rows:
         server = servers[row.server_id]

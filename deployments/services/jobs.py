@@ -23,6 +23,7 @@ from console.models import User
 from deployments import kinds, queues
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import ENDED
+from deployments.row_locks import lock_job, lock_server
 from deployments.services import speaking, waiting
 from deployments.steps import BadParams, Text, read_params
 
@@ -69,10 +70,10 @@ def queue_job(
     locks = list(module.locks(read))
     with transaction.atomic():
         # The server's row is the mutex: two requests at once see each other's locks.
-        server = Server.objects.select_for_update().get(pk=server.pk)
+        server = lock_server(server.pk)
         check_present(server)
         check_cordons(server, locks)
-        must_wait = _must_wait(server, kind, locks, wait)
+        must_wait = waiting.must_wait(server, kind, locks, wait)
         now = timezone.now()
         job = Job.objects.create(
             server=server, kind=kind, params=dict(params), locks=locks, requester=by, ticket=ticket,
@@ -105,7 +106,7 @@ def cancel_job(job: Job, *, by: User) -> Job:
     """Cancel a job: at once where its server never saw it, else by asking the server, which answers with events."""
     check_may_operate(by)
     with transaction.atomic():
-        job = Job.objects.select_for_update().select_related("server").get(pk=job.pk)
+        job = lock_job(job.pk)
         if job.state in ENDED:
             raise Conflict(
                 _("Job #%(id)s has already ended, so there is nothing to cancel.") % {"id": job.pk},
@@ -133,8 +134,8 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
     """A new attempt of an ended job, with a log of its own; it waits as `queue_job` does."""
     check_may_operate(by)
     with transaction.atomic():
-        server = Server.objects.select_for_update().get(pk=job.server_id)
-        job = Job.objects.select_for_update().get(pk=job.pk)
+        job = lock_job(job.pk)
+        server = job.server
         if job.state not in (*ENDED, JobState.LOST):
             raise Conflict(
                 _("Job #%(id)s is still under way, so it was not started again.") % {"id": job.pk},
@@ -149,7 +150,7 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
                 _("Start the agent on %(server)s, then try again.") % {"server": server.name},
                 code="server_offline",
             )
-        job.waiting = _must_wait(server, job.kind, job.locks, wait, apart_from=job)
+        job.waiting = waiting.must_wait(server, job.kind, job.locks, wait, apart_from=job)
         job.state, job.reason, job.mark, job.reboot = JobState.QUEUED, None, None, None
         job.started_at = job.ended_at = job.cancel_requested_at = None
         job.not_after = timezone.now() + timedelta(seconds=settings.JOB_VALID_S)
@@ -351,45 +352,6 @@ def check_ticket(ticket: str) -> None:
             _("Send its number alone."),
             code="too_long",
         )
-
-
-def _must_wait(server: Server, kind: str, locks: Sequence[str], wait: bool, *, apart_from: Job | None = None) -> bool:
-    """Whether a new job would have to wait; raises Conflict where it would and nobody wants it to."""
-    others = waiting.on_servers([server.pk]).get(server.pk, [])
-    others = [job for job in others if apart_from is None or job.pk != apart_from.pk]
-    found = waiting.look(server, kind, locks, others)
-    if found is None or wait:
-        return found is not None
-    name = {"server": server.name}
-    if found.why == "paused":
-        raise Conflict(
-            _("The queue of %(server)s is paused.") % name, _("Resume it, or let the job wait."), code="queue_paused"
-        )
-    if found.why == "maintenance":
-        raise Conflict(
-            _("%(server)s is in maintenance: only checks start on it.") % name,
-            _("End the maintenance, or let the job wait."),
-            code="maintenance",
-        )
-    if found.why == "draining":
-        raise Conflict(
-            _("%(server)s is being drained: no job starts on it.") % name,
-            _("End the drain, or let the job wait."),
-            code="draining",
-        )
-    if found.why == "quarantine":
-        raise Conflict(
-            _("%(server)s is in quarantine: two hosts use its identity.") % name,
-            _("Open the page of %(server)s, which says what to do, or let the job wait.") % name,
-            code="quarantine",
-        )
-    assert found.holder is not None
-    raise Conflict(
-        _("Job #%(id)s (%(kind)s) holds %(lock)s on %(server)s.")
-        % {"id": found.holder.pk, "kind": pick(kinds.title(found.holder.kind)), "lock": found.lock, **name},
-        _("Wait until it has ended, cancel it, or let the job wait."),
-        code="locked",
-    )
 
 
 def _new_attempt(job: Job) -> Attempt:

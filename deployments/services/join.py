@@ -20,6 +20,7 @@ from console.redis import client
 from deployments.models import Enrolment, Job, Rotation, Server
 from deployments.models.fleet import new_key
 from deployments.models.job import UNDER_WAY
+from deployments.row_locks import lock_server
 from deployments.services import clones, enrol, history, inventory, join_news, lifecycle, orders
 
 VALID = timedelta(hours=1)
@@ -64,7 +65,7 @@ def make(
     others = {key: value for key, value in (labels or {}).items() if key != "site"}
     said = inventory.clean({"rack": rack, "site": (labels or {}).get("site", ""), "labels": others})
     with transaction.atomic():
-        server = Server.objects.select_for_update().filter(name=name).first()
+        server = Server.objects.select_for_update(no_key=True).filter(name=name).first()
         if server is None:
             server = Server.objects.create(name=name, **said)
             history.record(server, "server", None, "made", by=by)
@@ -152,7 +153,7 @@ def leave(server: Server, *, by: User | None) -> None:
         )
     try:
         with transaction.atomic():
-            server = Server.objects.select_for_update().get(pk=server.pk)
+            server = lock_server(server.pk)
             # Whoever starts the console again gives the user back to Redis, but with a password that nobody has.
             server.key, server.redis_password = new_key(), secrets.token_hex(32)
             server.save(update_fields=["key", "redis_password"])
@@ -245,14 +246,16 @@ def config(enrolment: Enrolment) -> dict[str, Any]:
     check_open(enrolment)
     try:
         with transaction.atomic():
-            enrolment = Enrolment.objects.select_for_update().get(pk=enrolment.pk)
+            server = lock_server(enrolment.server_id)
+            rows = Enrolment.objects.select_related("made_by").select_for_update(of=("self",))
+            enrolment = rows.get(pk=enrolment.pk)
             if enrolment.used_at:
                 raise Conflict(
                     _("This command was used already, and its credentials are handed out only once."),
                     _("Make a new one for %(name)s on the page “Join a server”.") % {"name": enrolment.server.name},
                     code="enrolment_used",
                 )
-            server = rotate(Server.objects.select_for_update().get(pk=enrolment.server_id))
+            server = rotate(server)
             if server.is_gone:
                 lifecycle.return_row(server, by=enrolment.made_by)
             elif history.has_left(server):

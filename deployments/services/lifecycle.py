@@ -19,6 +19,7 @@ from console.redis import client
 from deployments import queues
 from deployments.models import Enrolment, Job, JobState, Rotation, Server, ServerChange
 from deployments.models.fleet import new_key
+from deployments.row_locks import lock_server
 from deployments.services import clones, enrol, history, jobs, orders, servers, waiting
 from deployments.steps import Text
 
@@ -70,7 +71,7 @@ def decommission(server: Server, confirm: str, *, by: User, reason: str = "", ti
             code="not_confirmed",
         )
     with transaction.atomic():
-        row = Server.objects.select_for_update().get(pk=server.pk)
+        row = lock_server(server.pk)
         _check(row)
         asked = removes_itself(row)
         row.leaving_at, row.draining = timezone.now(), True
@@ -116,7 +117,7 @@ def finish(server: Server) -> Server:
     """End the credentials and take the server out of the fleet. Raises Unavailable; all or nothing."""
     try:
         with transaction.atomic():
-            row = Server.objects.select_for_update().get(pk=server.pk)
+            row = lock_server(server.pk)
             if row.is_gone:
                 return row
             clones.end(row.pk)
@@ -167,7 +168,8 @@ def _write_gone(row: Server) -> None:
 
 def _end_jobs(row: Server) -> None:
     """Jobs that wait, or are drafts of a batch, will never start."""
-    rows = Job.objects.select_for_update().filter(server=row, state__in=(JobState.DRAFT, JobState.QUEUED))
+    rows = Job.objects.filter(server=row, state__in=(JobState.DRAFT, JobState.QUEUED))
+    rows = rows.select_for_update(no_key=True).order_by("pk")
     for job in rows:
         jobs.end_here(job, job.attempts.last(), JobState.CANCELLED, DONE_BY)
     # What ran on a silent server is heard no more, and nobody looks for those of who is gone.
@@ -197,7 +199,7 @@ def bring_back(server: Server, *, by: User, ticket: str = "") -> Server:
             code="not_gone",
         )
     with transaction.atomic():
-        row = return_row(Server.objects.select_for_update().get(pk=server.pk), by=by, ticket=ticket)
+        row = return_row(lock_server(server.pk), by=by, ticket=ticket)
         enrol.gone_mark(row).unlink(missing_ok=True)
     return row
 

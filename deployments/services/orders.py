@@ -23,6 +23,7 @@ from console.models import User
 from console.redis import client
 from deployments.agent import signing
 from deployments.models import Order, OrderState, Server
+from deployments.row_locks import hold_servers
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +137,7 @@ def waiting_for(server_ids: Iterable[int], do: str) -> dict[int, Order]:
 def _end(order: Order, state: str, words: str) -> bool:
     """Note the end and do what follows. False where somebody else was first."""
     with transaction.atomic():
+        hold_servers([order.server_id])  # before the order: what follows decides about the server
         values = {"state": state, "words": words, "answered_at": timezone.now(), "args": {}}
         if not Order.objects.filter(pk=order.pk, state=OrderState.SENT).update(**values):
             return False

@@ -27,6 +27,7 @@ from console.errors import Conflict, Unavailable
 from console.models import User
 from console.redis import client
 from deployments.models import Server
+from deployments.row_locks import lock_server
 from deployments.services import enrol, jobs
 from deployments.steps import Text
 
@@ -238,7 +239,7 @@ def switch_off(connection: Any, server_id: int) -> bool:
 def note_cut_off(server_id: int, why: Text) -> None:
     """Row, audit entry and alert. Raises DatabaseError."""
     with transaction.atomic():
-        server = Server.objects.select_for_update().filter(pk=server_id).first()
+        server = Server.objects.select_for_update(no_key=True).filter(pk=server_id).first()
         if server is None:
             return
         server.cut_off_at, server.cut_off_reason = timezone.now(), list(why)
@@ -273,7 +274,7 @@ def switch_on(server: Server, *, by: User) -> Server:
         if server.cut_off_at is not None:
             clear(client(10.0), server.pk)
         with transaction.atomic():
-            server = Server.objects.select_for_update().get(pk=server.pk)
+            server = lock_server(server.pk)
             if server.cut_off_at is None:
                 raise Conflict(
                     _("%(name)s is not switched off.") % {"name": server.name},

@@ -13,6 +13,7 @@ from console import clock
 from deployments import queues
 from deployments.models import Attempt, Job, JobState
 from deployments.models.job import UNDER_WAY
+from deployments.row_locks import lock_job
 from deployments.services import jobs, waiting
 from deployments.steps import Text
 
@@ -136,9 +137,7 @@ def give_up(now: datetime, unanswered: dict[str, datetime]) -> list[Job]:
         if now - since < timedelta(seconds=GIVE_UP_S) or _stands(attempt, queues.cancel_is_waiting):
             continue
         with transaction.atomic():
-            job = (
-                Job.objects.select_for_update(of=("self",)).select_related("server", "requester").get(pk=attempt.job_id)
-            )
+            job = lock_job(attempt.job_id)
             if job.state == JobState.LOST and job.attempts.order_by("n").last() == attempt:
                 jobs.end_here(job, attempt, JobState.CANCELLED, UNKNOWN_THERE)
                 ended.append(job)
@@ -151,7 +150,7 @@ def expire(attempt: Attempt) -> None:
     """A job that no server took within its time has failed."""
     reason = Text("在有效期内没有服务器接收", "No server took it within the time it was valid for")
     with transaction.atomic():
-        job = Job.objects.select_for_update().get(pk=attempt.job_id)
+        job = lock_job(attempt.job_id)
         if job.state == JobState.QUEUED:
             jobs.end_here(job, attempt, JobState.FAILED, reason)
     jobs.tell(Job.objects.select_related("server", "requester").get(pk=attempt.job_id))

@@ -26,6 +26,7 @@ from deployments import queues
 from deployments.agent import credentials
 from deployments.agent.credentials import Pair
 from deployments.models import Order, OrderState, Phase, Rotation, Server
+from deployments.row_locks import lock_server
 from deployments.services import enrol, history, jobs, orders
 from deployments.steps import Text
 
@@ -42,7 +43,7 @@ def start(server: Server, *, by: User) -> Rotation:
     check_can(server)
     try:
         with transaction.atomic():
-            server = Server.objects.select_for_update().get(pk=server.pk)
+            server = lock_server(server.pk)
             if Rotation.objects.filter(server=server).exists():
                 raise Conflict(
                     _("The keys of %(name)s are being changed already.") % {"name": server.name},
@@ -106,10 +107,10 @@ def pair_of(server: Server) -> Pair:
 @orders.ended("rotate")
 def _answered(order: Order) -> None:
     """The agent has the new pair, or will not have it. Within the transaction that notes the answer."""
-    found = Rotation.objects.select_for_update().filter(server=order.server_id, phase=Phase.ASKED).first()
+    server = lock_server(order.server_id)
+    found = Rotation.objects.select_for_update().filter(server=server, phase=Phase.ASKED).first()
     if found is None:
         return
-    server = Server.objects.select_for_update().get(pk=order.server_id)
     if order.state == OrderState.DONE:
         server.key, server.redis_password, server.keys_changed_at = found.key, found.password, timezone.now()
         server.save(update_fields=["key", "redis_password", "keys_changed_at"])

@@ -13,6 +13,7 @@ from console.errors import Conflict, Invalid
 from console.models import User
 from deployments import queues
 from deployments.models import Attempt, Job, JobState, Server
+from deployments.row_locks import lock_server
 from deployments.services import history, jobs, waiting
 
 MAX_REASON = 200
@@ -101,7 +102,7 @@ def settle_drains(only: list[int] | None = None) -> list[int]:
     settled = []
     for pk in rows.values_list("pk", flat=True) if only is None else only:
         with transaction.atomic():
-            row = Server.objects.select_for_update().get(pk=pk)
+            row = lock_server(pk)
             if row.draining and row.drained_at is None and not busy_jobs(row):
                 row.drained_at = timezone.now()
                 row.save(update_fields=["drained_at"])
@@ -177,7 +178,7 @@ def _change(
     jobs.check_may_operate(by)
     jobs.check_ticket(ticket)
     with transaction.atomic():
-        row = Server.objects.select_for_update().get(pk=server.pk)
+        row = lock_server(server.pk)
         jobs.check_present(row)
         before, after = change(row)
         row.save(update_fields=list(SWITCHES))

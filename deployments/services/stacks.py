@@ -180,7 +180,7 @@ def wish(names: Sequence[str], stack: str, *, by: User) -> list[Server]:
             _("Choose at most %(most)s.") % {"most": MOST_WISHED},
         )
     with transaction.atomic():
-        found = list(Server.objects.select_for_update().filter(name__in=wanted))
+        found = list(Server.objects.select_for_update(no_key=True).filter(name__in=wanted).order_by("pk"))
         missing = sorted(set(wanted) - {server.name for server in found})
         if missing:
             raise NotFound(

@@ -17,10 +17,12 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
+from console.errors import Conflict
 from console.language import pick
 from deployments import kinds
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import UNDER_WAY
+from deployments.row_locks import lock_server
 
 IN_MAINTENANCE = ("check",)  # kinds that start while a server is in maintenance
 NPU_LOCK = "npu:"
@@ -128,6 +130,48 @@ def new(server: Server, kind: str, locks: Sequence[str]) -> Wait | None:
     return look(server, kind, locks, on_servers([server.pk]).get(server.pk, []))
 
 
+def must_wait(server: Server, kind: str, locks: Sequence[str], wait: bool, *, apart_from: Job | None = None) -> bool:
+    """Whether a new job would have to wait. Raises Conflict where it would, and nobody wants it to."""
+    others = on_servers([server.pk]).get(server.pk, [])
+    found = look(server, kind, locks, [job for job in others if apart_from is None or job.pk != apart_from.pk])
+    if found is None or wait:
+        return found is not None
+    raise _refusal(server.name, found)
+
+
+def _refusal(name: str, found: Wait) -> Conflict:
+    told = {"server": name}
+    if found.why == "paused":
+        return Conflict(
+            _("The queue of %(server)s is paused.") % told, _("Resume it, or let the job wait."), code="queue_paused"
+        )
+    if found.why == "maintenance":
+        return Conflict(
+            _("%(server)s is in maintenance: only checks start on it.") % told,
+            _("End the maintenance, or let the job wait."),
+            code="maintenance",
+        )
+    if found.why == "draining":
+        return Conflict(
+            _("%(server)s is being drained: no job starts on it.") % told,
+            _("End the drain, or let the job wait."),
+            code="draining",
+        )
+    if found.why == "quarantine":
+        return Conflict(
+            _("%(server)s is in quarantine: two hosts use its identity.") % told,
+            _("Open the page of %(server)s, which says what to do, or let the job wait.") % told,
+            code="quarantine",
+        )
+    assert found.holder is not None
+    return Conflict(
+        _("Job #%(id)s (%(kind)s) holds %(lock)s on %(server)s.")
+        % {"id": found.holder.pk, "kind": pick(kinds.title(found.holder.kind)), "lock": found.lock, **told},
+        _("Wait until it has ended, cancel it, or let the job wait."),
+        code="locked",
+    )
+
+
 def explain(jobs: Iterable[Job]) -> dict[int, Wait]:
     """{job id: why it waits} for those of the jobs that wait; `server` is at hand. One query, none where none waits."""
     waiting = [job for job in jobs if job.waiting and job.state == JobState.QUEUED]
@@ -144,7 +188,7 @@ def take_free(server_id: int) -> list[Attempt]:
 
     A job that stays keeps its locks from those behind it: nobody overtakes. Within a transaction of the caller.
     """
-    server = Server.objects.select_for_update().get(pk=server_id)
+    server = lock_server(server_id)
     free = free_of(server, on_servers([server_id]).get(server_id, []))
     if not free:
         return []

@@ -1,5 +1,7 @@
 """The page of queues, and what stops and starts a server's use of Redis: switching it on again, and new keys."""
 
+from collections.abc import Callable
+
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
@@ -35,22 +37,21 @@ def queue_list(request: HttpRequest) -> HttpResponse:
 @require_POST
 def switch_on(request: HttpRequest, name: str) -> HttpResponse:
     """Let a server back into Redis that was switched off."""
-    server = find_server(name)
-    try:
-        quota.switch_on(server, by=user_of(request))
-        messages.success(request, _("%(name)s is switched on again; its agent comes back by itself.") % {"name": name})
-    except ConsoleError as error:
-        messages.error(request, f"{error.what} {error.do}")
-    return redirect("monitoring:server-detail", name=server.name)
+    return _changed(request, name, quota.switch_on, _("%(name)s is switched on again; its agent comes back by itself."))
 
 
 @require_POST
 def keys_change(request: HttpRequest, name: str) -> HttpResponse:
     """New keys for one server."""
+    return _changed(request, name, rotation.start, _("%(name)s gets new keys; its jobs go on meanwhile."))
+
+
+def _changed(request: HttpRequest, name: str, change: Callable[..., object], words: str) -> HttpResponse:
+    """Do it, and say on the server's page that it was done, or why not."""
     server = find_server(name)
     try:
-        rotation.start(server, by=user_of(request))
-        messages.success(request, _("%(name)s gets new keys; its jobs go on meanwhile.") % {"name": name})
+        change(server, by=user_of(request))
+        messages.success(request, words % {"name": server.name})
     except ConsoleError as error:
         messages.error(request, f"{error.what} {error.do}")
     return redirect("monitoring:server-detail", name=server.name)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from deployments.agent import bundles, chosen, processes, spool
+from deployments.agent import bundles, chosen, pages, processes, spool
 from tests.deployments.joined_agent import HASTY, PATIENCE_S, JoinedAgent, made
 from tests.waiting import until
 
@@ -244,11 +244,11 @@ def test_a_bundle_with_foreign_entries_is_not_unpacked(tmp_path):
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = kind, "/etc/passwd"
             tar.addfile(entry, io.BytesIO(b""))
-        with pytest.raises(bundles.Stopped):
+        with pytest.raises(pages.Stopped):
             bundles.unpack(out.getvalue(), tmp_path / "state" / "code" / "x")
     assert not (tmp_path / "state" / "code" / "x").exists()
     for broken in (b"", b"no archive", made().data[:5000]):
-        with pytest.raises(bundles.Stopped):
+        with pytest.raises(pages.Stopped):
             bundles.unpack(broken, tmp_path / "state" / "code" / "x")
 
 

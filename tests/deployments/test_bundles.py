@@ -11,8 +11,8 @@ from asgiref.sync import async_to_sync
 from django.core.management import CommandError, call_command
 from django.utils import translation
 
-from deployments.agent import signing, wheels
-from deployments.agent.bundles import Stopped
+from deployments.agent import pages, signing, wheels
+from deployments.agent.pages import Stopped
 from deployments.models import Server
 from deployments.services import bundle_make, stacks, wheel_bundles
 from deployments.stacks import bundles
@@ -257,13 +257,14 @@ def agent(tmp_path, served, monkeypatch):
     made = AgentServer(tmp_path, "redis://127.0.0.1:1/0")
     asked, spoiled = [], {}
 
-    def answer(_config, bundle, file):
+    def answer(_config, op, *, bundle, file):
+        assert op == "wheels"
         asked.append(file)
         status, content = ask(file, bundle)
         assert status == 200
         return io.BytesIO(spoiled.get(file, content))
 
-    monkeypatch.setattr(wheels, "ask", answer)
+    monkeypatch.setattr(pages, "ask", answer)
     yield kept, made.config, asked, spoiled
     made.close()
 

@@ -1,0 +1,35 @@
+"""Locks on rows, always in one order, so that two transactions never wait for each other: batch, then server (several
+by their numbers), then whatever belongs to the server: its jobs, attempts, rotation, enrolments.
+
+The row of the server is the mutex of all that is decided about it. FOR NO KEY UPDATE excludes other deciders alone:
+who only writes a row that points to the server, an entry of its history for instance, need not wait.
+"""
+
+from collections.abc import Iterable
+
+from deployments.models import Job, Server
+
+
+def lock_server(pk: int) -> Server:
+    """The server's row as it is now, locked until the caller's transaction ends. Raises Server.DoesNotExist."""
+    return Server.objects.select_for_update(no_key=True).get(pk=pk)
+
+
+def lock_servers(pks: Iterable[int]) -> dict[int, Server]:
+    """{id: server} of those there are, all of them locked; their facts are read when they are asked for."""
+    return Server.objects.select_for_update(no_key=True).defer("facts").order_by("pk").in_bulk(set(pks))
+
+
+def hold_servers(pks: Iterable[int]) -> None:
+    """Lock the rows of many servers without reading them: who writes several in one transaction does so first."""
+    rows = Server.objects.select_for_update(no_key=True).filter(pk__in=set(pks)).order_by("pk")
+    for _pk in rows.values_list("pk").iterator():
+        pass
+
+
+def lock_job(pk: int) -> Job:
+    """The job's row with `server` and `requester` at hand, locked after its server's. Raises Job.DoesNotExist."""
+    server = lock_server(Job.objects.only("server_id").get(pk=pk).server_id)
+    job = Job.objects.select_for_update(no_key=True, of=("self",)).select_related("requester").get(pk=pk)
+    job.server = server
+    return job
