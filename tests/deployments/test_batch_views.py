@@ -71,6 +71,7 @@ def test_real_and_simulated_mix_only_with_a_word_of_warning(page, fleet):
     ("fields", "told"),
     [
         ({"wave": "many"}, "is not a whole number"),
+        ({"canary": "-1"}, "is not a whole number from 0 up"),
         ({"wave": "0"}, "wave is 0"),
         ({"names": "kp-404"}, "No server is called: kp-404."),
         ({"find": "nowhere"}, "No server matches"),
