@@ -63,7 +63,7 @@ def read_labels(text: str) -> dict[str, str]:
     labels = {}
     for word in text.replace(",", " ").split():
         name, equals, value = word.partition("=")
-        if not equals or not value:
+        if not name or not equals or not value:
             raise _bad_label(word)
         labels[name] = value
     return clean_labels(labels)

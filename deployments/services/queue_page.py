@@ -16,6 +16,7 @@ from django.db.models import Count, F, Min, Q, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from console import streams
 from console.errors import brief
@@ -25,6 +26,8 @@ from deployments.services import waiting
 from deployments.services.waiting import Wait
 
 PAGE = 100
+# RQ's own words for what a worker does.
+WORKER_DOES = (gettext_noop("started"), gettext_noop("busy"), gettext_noop("idle"), gettext_noop("suspended"))
 JOBS_OF_ONE = 5
 FAILED_SHOWN = 10
 LATE_S = 15.0
@@ -94,7 +97,11 @@ class Page:
 
 def page(*, every: bool = False, word: str = "", number: int = 1) -> Page:
     """Servers where something is queued, runs or is held, longest wait first; `every` shows the others too."""
-    servers = list(Server.objects.defer("facts", "key", "redis_password").select_related("queue_paused_by"))
+    servers = list(
+        Server.objects.filter(decommissioned_at=None)
+        .defer("facts", "key", "redis_password")
+        .select_related("queue_paused_by")
+    )
     counts, beats, own = _counts(), _beats(), console_queue()
     lines = [Line(server, counts.get(server.pk, Counts()), beats.get(server.pk)) for server in servers]
     found = [line for line in lines if (every or line.is_notable) and word.lower() in line.server.name.lower()]
@@ -252,7 +259,8 @@ def _own(connection: Any) -> Own:
     memory = connection.info("memory")
     processes = [_ingest(connection)]
     for worker in Worker.all(queue=queue, serializer=JSONSerializer):
-        processes.append(Process("worker", _epoch(worker.last_heartbeat), str(worker.get_state())))
+        does = str(worker.get_state())
+        processes.append(Process("worker", _epoch(worker.last_heartbeat), _(does) if does in WORKER_DOES else does))
     for scheduler in CronScheduler.all(connection, cleanup=False):
         processes.append(Process("scheduler", _epoch(scheduler.last_heartbeat)))
     for name in ("worker", "scheduler"):

@@ -18,6 +18,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from console.errors import Conflict
+from console.language import pick
+from deployments import kinds
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import UNDER_WAY
 from deployments.row_locks import lock_server
@@ -46,7 +48,7 @@ class Wait:
     lock: str = ""
 
     def words(self) -> str:
-        """In the reader's language: "waits for job #12 (quantize) · place 2"."""
+        """In the reader's language: "waits for job #12 (Check a server) · place 2"."""
         if self.why in WHY:
             told = _(WHY[self.why])
         elif self.why == "cordoned":
@@ -54,7 +56,10 @@ class Wait:
         elif self.holder is None:
             told = _("starts in a moment")
         else:
-            told = _("waits for job #%(id)s (%(kind)s)") % {"id": self.holder.pk, "kind": self.holder.kind}
+            told = _("waits for job #%(id)s (%(kind)s)") % {
+                "id": self.holder.pk,
+                "kind": pick(kinds.title(self.holder.kind)),
+            }
         return f"{told} · " + _("place %(n)s") % {"n": self.place}
 
     def as_json(self) -> dict[str, Any]:
@@ -161,7 +166,7 @@ def _refusal(name: str, found: Wait) -> Conflict:
     assert found.holder is not None
     return Conflict(
         _("Job #%(id)s (%(kind)s) holds %(lock)s on %(server)s.")
-        % {"id": found.holder.pk, "kind": found.holder.kind, "lock": found.lock, **told},
+        % {"id": found.holder.pk, "kind": pick(kinds.title(found.holder.kind)), "lock": found.lock, **told},
         _("Wait until it has ended, cancel it, or let the job wait."),
         code="locked",
     )

@@ -61,6 +61,11 @@ def test_only_an_administrator_makes_commands(operator, client):
     assert not Server.objects.exists()
 
 
+def test_a_name_left_empty_is_told_as_such(page):
+    text = page.post("/servers/join/", {"name": " "}, headers={"Accept-Language": "en"}).content.decode()
+    assert "No name was given." in text and "“”" not in text
+
+
 @pytest.mark.parametrize("name", ["", "-a", "a b", "$(reboot)", "'; rm -rf /", "a\nb", "x" * 64, "中文", "../etc"])
 def test_a_name_that_cannot_be_one_is_refused(administrator, name):
     with pytest.raises(Invalid):
