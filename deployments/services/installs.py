@@ -1,5 +1,6 @@
 """Install, roll back and uninstall stacks: what a job of theirs is filled in with, and why one cannot be queued."""
 
+import dataclasses
 import hashlib
 from typing import Any, NamedTuple
 
@@ -9,11 +10,11 @@ from django.utils.translation import gettext as _
 from console.errors import Conflict, ConsoleError, NotFound
 from console.language import pick
 from deployments.models import Server
-from deployments.services import jobs, stacks, wheel_bundles
+from deployments.services import jobs, package_sources, stacks, wheel_bundles
 from deployments.stacks import frozen, plan
 from deployments.stacks.catalogue import Stack
 from deployments.stacks.installed import NAME
-from deployments.stacks.options import Options
+from deployments.stacks.options import INNER, Options
 
 
 class Beside(NamedTuple):
@@ -39,7 +40,7 @@ def options_for(server: Server, given: dict[str, Any]) -> Options:
 
     Raises Invalid, NotFound.
     """
-    texts = {name: value for name, value in given.items() if isinstance(value, str)}
+    texts = {name: value for name, value in given.items() if isinstance(value, str) and name not in INNER}
     if name := texts.pop("bundle", "").strip():
         found = wheel_bundles.find(name)
         if server.is_local:  # it lies on the same machine
@@ -49,7 +50,8 @@ def options_for(server: Server, given: dict[str, Any]) -> Options:
     elif not texts.get("index"):
         texts |= {"index": settings.PACKAGE_INDEX}
         texts["extra_index"] = texts.get("extra_index") or settings.PACKAGE_EXTRA_INDEX
-    return stacks.read_options(texts)
+    options = stacks.read_options(texts)
+    return dataclasses.replace(options, private="yes") if package_sources.is_private(options) else options
 
 
 def plan_of(server: Server, stack: Stack, options: Options) -> plan.Plan:

@@ -23,6 +23,21 @@ MEANS = (
         ),
     ),
     (
+        r"no module named '?deployments",
+        Text(
+            "这台服务器的代理太旧，不认识这一步。请先升级代理，再重试。",
+            "This server's agent is too old for this step. Upgrade the agent, then try again.",
+        ),
+    ),
+    (
+        r"\b(401|403) (client )?error|http error (401|403)|credentials not correct",
+        Text(
+            "软件包索引不让我们进（用户或密码不对，或没有给出）。请在控制台的 PACKAGE_PASSWORDS 里改正，重启控制台，再重试。",
+            "The index of packages does not let us in: user or password are wrong, or none were given. Mend "
+            "PACKAGE_PASSWORDS on the console, start it anew, then try again.",
+        ),
+    ),
+    (
         r"do not match the hashes|hash mismatch",
         Text(
             "下载的文件与索引给出的摘要不符。请检查与索引之间的代理或镜像，再重试。",
@@ -39,11 +54,20 @@ MEANS = (
         ),
     ),
     (
+        r"incompleteread|connection broken|remote end closed|connection aborted|connection reset|download failed "
+        r"because not enough bytes",
+        Text(
+            "下载中断：索引或中间的代理断开了连接。请检查它们，再重试；已下载完整的包不会重新下载。",
+            "A download broke off: the index or a proxy in between closed the connection. Look at them, then try "
+            "again.",
+        ),
+    ),
+    (
         r"certificate_verify_failed|sslerror",
         Text(
-            "不信任软件包索引的证书。请把它的 CA 加入本机，或改用离线包，再重试。",
-            "The certificate of the index is not trusted here. Add its authority to this server, or use a bundle, then "
-            "try again.",
+            "不信任软件包索引的证书。请在控制台用 PACKAGE_INDEX_CA 给出它的 CA 并重启控制台，或把它加入本机，或改用离线包，再重试。",
+            "The certificate of the index is not trusted here. Name its authority with PACKAGE_INDEX_CA on the console "
+            "and start that anew, or add it to this server, or use a bundle, then try again.",
         ),
     ),
     (

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from console.errors import ConsoleError
-from deployments.services import bundle_make, stacks, wheel_bundles
+from deployments.services import bundle_fetch, bundle_make, stacks, wheel_bundles
 from deployments.stacks import bundles
 from deployments.stacks.bundles import BadBundle
 
@@ -34,7 +34,7 @@ class Command(BaseCommand):
         verbs = parser.add_subparsers(dest="verb", required=True)
         make = verbs.add_parser("make", help="Fetch the wheels of a stack and pack them.")
         make.add_argument("stack", help="name of the stack: manage.py stacks")
-        make.add_argument("--arch", choices=sorted(bundle_make.GLIBC), default=platform.machine())
+        make.add_argument("--arch", choices=sorted(bundle_fetch.GLIBC), default=platform.machine())
         make.add_argument("--python", default="", metavar="3.11", help="of the servers; by default one with wheels")
         make.add_argument("--out", type=Path, default=Path(), help="folder in which the bundle's own is made")
         make.add_argument("--split", type=size, default=0, metavar="2G", help="parts of at most this size")
@@ -61,7 +61,7 @@ class Command(BaseCommand):
         stack = stacks.find(given["stack"])
         if given["python"] and not re.fullmatch(r"3\.\d{1,2}", given["python"]):
             raise CommandError(f"“{given['python']}” is no version such as 3.11.")
-        target = bundle_make.Target(
+        target = bundle_fetch.Target(
             given["arch"], bundle_make.python_for(stack, given["python"]), given["index"], tuple(given["extra_index"]),
             given["wheels"], given["no_index"],
         )  # fmt: skip
