@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 LOGIN_WORD = re.compile(r"""[^\s"'\\#\x00-\x20\x7f-\U0010ffff]{1,400}""")
 
@@ -121,7 +120,7 @@ def logins(name: str, *, most: int) -> tuple[tuple[str, str, str], ...]:
     """(host, user, password) of each `machine HOST login USER password WORD`, as netrc has it. No sentence of ours
     repeats any of it."""
     words = (os.environ.get(name, "").strip() or from_file(name)).split()
-    found = []
+    found: list[tuple[str, str, str]] = []
     while words:
         row, words = words[:6], words[6:]
         if len(row) < 6 or row[::2] != ["machine", "login", "password"] or len(found) == most:

@@ -84,7 +84,7 @@ def stack_plan(request: HttpRequest, name: str, server: str) -> HttpResponse:
     refusal: ConsoleError | None = None
     options = Options()
     try:
-        options = installs.options_for(found, request.GET.dict())
+        options = installs.options_for(found, request.GET.dict(), stack)
     except ConsoleError as error:
         refusal = error
     made = stacks.plan_for(found, stack, options, stack_holders.of(found))

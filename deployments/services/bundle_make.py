@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from deployments.services import wheel_bundles
 from deployments.services.bundle_fetch import Fetch, Target
 from deployments.stacks import bundles
 from deployments.stacks.bundles import BadBundle
@@ -40,10 +39,13 @@ def make(stack: Stack, known: Catalogue, target: Target, out: Path, *, split: in
     if final.exists():
         raise BadBundle(f"{final} is there already. Move it away, or name another folder with --out.")
     out.mkdir(parents=True, exist_ok=True)
-    with _aside(out) as folder:
+    with aside(out) as folder:
         fetch = Fetch(stack, known, target, folder, say)
         layers = [_layer(fetch, name, work) for name, work in fetch.layers()]
         wheels = list(fetch.wheels.iterdir())
+        if not wheels:
+            words = ", ".join(dict.fromkeys(one.requirement for one in fetch.missing))
+            raise BadBundle(f"Nothing came: {words} could not be had. Name another index or folder of wheels.")
         if odd := [path.name for path in wheels if not bundles.FILE.fullmatch(path.name)]:
             raise BadBundle(f"pip brought {odd[0]}, which is no wheel. Make the bundle on a machine of the same kind.")
         packed = folder / "bundle"
@@ -66,7 +68,7 @@ def _layer(fetch: Fetch, name: str, work: Callable[[], None]) -> dict[str, Any]:
 
 
 @contextmanager
-def _aside(out: Path) -> Iterator[Path]:
+def aside(out: Path) -> Iterator[Path]:
     """A folder beside the result, which goes whatever happens."""
     folder = Path(tempfile.mkdtemp(prefix=".making-", dir=out))
     try:
@@ -75,43 +77,8 @@ def _aside(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def vendor(stack: Stack, known: Catalogue, arch: str) -> list[str]:
-    """Packages of the vendor, to be got and put on the servers by hand: each chip has operators of its own."""
-    if stack.kind == "cpu":
-        return []
-    found = []
-    for family in stack.families:
-        cann = stack.cann_for(family)
-        names = [known.files["toolkit"], known.ops_file(family, cann, arch), known.files["nnal"]]
-        found += [name.format(version=cann, arch=arch) for name in names if name]
-    return list(dict.fromkeys(found))
-
-
-# ---------- into the console ----------
-
-
-def bring_in(source: Path, say: Say = print) -> wheel_bundles.Kept:
-    """Keep a bundle that is whole, in place of one of the same name. Raises BadBundle, OSError."""
-    data = bundles.manifest_in(source)
-    manifest = bundles.read_manifest(data)
-    name = bundles.name_of(manifest)
-    need = sum(row["size"] for row in manifest["files"].values())
-    home = wheel_bundles.folder()
-    home.mkdir(parents=True, exist_ok=True)
-    if (free := shutil.disk_usage(home).free) < need + (64 << 20):
-        raise BadBundle(f"It takes {need >> 20:,} MB, and {home} has {free >> 20:,} MB. Make room, then try again.")
-    bundles.check_parts(source, manifest, say)
-    with _aside(home) as folder:
-        (folder / bundles.WHEELS).mkdir()
-        bundles.unpack(source, manifest, folder / bundles.WHEELS)
-        (folder / bundles.MANIFEST).write_bytes(data)
-        folder.chmod(0o755)
-        _replace(folder, home / name)
-    return wheel_bundles.find(name)
-
-
-def _replace(new: Path, final: Path) -> None:
-    """Put the folder in its place; one that is there goes out of the way first."""
+def swap(new: Path, final: Path) -> None:
+    """Put a folder in the place of another, which goes out of the way first."""
     gone = final.with_name(f".gone-{final.name}")
     shutil.rmtree(gone, ignore_errors=True)
     if final.exists():
@@ -120,13 +87,35 @@ def _replace(new: Path, final: Path) -> None:
     shutil.rmtree(gone, ignore_errors=True)
 
 
-def take_out(name: str) -> None:
-    """Remove one. Raises NotFound."""
-    found = wheel_bundles.find(name)
-    shutil.rmtree(wheel_bundles.folder() / found.name)
+def vendor(stack: Stack, known: Catalogue, arch: str) -> dict[str, dict[str, Any]]:
+    """{name: {chips}} of the vendor's packages, to be put in by hand: each chip has operators of its own."""
+    if stack.kind == "cpu":
+        return {}
+    found: dict[str, dict[str, Any]] = {}
+    for family in stack.families:
+        cann = stack.cann_for(family)
+        for pattern in (known.files["toolkit"], known.ops_file(family, cann, arch), known.files["nnal"]):
+            if pattern:
+                name = pattern.format(version=cann, arch=arch)
+                found.setdefault(name, {"chips": []})["chips"].append(family)
+    return found
 
 
 def summary(manifest: dict[str, Any]) -> str:
-    size = sum(row["size"] for row in manifest["files"].values())
-    files, parts = len(manifest["files"]), len(manifest["parts"])
-    return f"{bundles.name_of(manifest)}: {files} wheels, {size / 2**20:,.0f} MB, {parts} parts"
+    packages = [row for row in manifest["vendor"].values() if row["parts"]]
+    size = sum(row["size"] for row in [*manifest["files"].values(), *packages])
+    parts = len(manifest["parts"]) + sum(len(row["parts"]) for row in packages)
+    more = f", {len(packages)} packages" if packages else ""
+    return f"{bundles.name_of(manifest)}: {len(manifest['files'])} wheels{more}, {size / 2**20:,.0f} MB, {parts} parts"
+
+
+def wanted(manifest: dict[str, Any]) -> list[str]:
+    """What is to be put in by hand yet, a line each: first the wheels, without which it is not whole."""
+    rows = {row["requirement"]: row for row in manifest["missing"]}.values()
+    missing = [f"missing: {row['requirement']} ({row['why']})" for row in rows]
+    packages = [
+        f"not put in: {name} (for {', '.join(row['chips']) or 'every chip'})"
+        for name, row in manifest["vendor"].items()
+        if not row["parts"]
+    ]
+    return [*missing, *packages]

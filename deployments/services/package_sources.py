@@ -105,4 +105,3 @@ def _authority() -> dict[str, Any] | None:
     except (Invalid, ValueError):
         return made
     return {**made, "subject": found.subject, "ends": found.not_after.isoformat()}
-

@@ -1,5 +1,5 @@
-"""What a server asks of the pages by HTTP, signed with its own key: that it leaves, the agent's code, wheels, how to get
-at indexes."""
+"""What a server asks of the pages by HTTP, signed with its own key: that it leaves, the agent's code, wheels, how to
+get at indexes."""
 
 import json
 import time

@@ -73,13 +73,13 @@ def _known(env: Mapping[str, str]) -> str:
 def unheard(address: str, logins: Iterable[Login], authorities: str, timeout_s: float = 15.0) -> str:
     """Why an index cannot be used, '' where it answers: the page of one package is asked for and left unread."""
     login = next(iter(for_addresses(logins, [address])), None)
-    request = urllib.request.Request(f"{address.rstrip('/')}/pip/")  # noqa: S310 - its scheme was checked
+    request = urllib.request.Request(f"{address.rstrip('/')}/pip/")
     if login:
         word = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {word}")
     try:
         context = ssl.create_default_context(cafile=authorities or None)
-        with urllib.request.urlopen(request, timeout=timeout_s, context=context):  # noqa: S310
+        with urllib.request.urlopen(request, timeout=timeout_s, context=context):
             return ""
     except urllib.error.HTTPError as error:
         if error.code in (401, 403):

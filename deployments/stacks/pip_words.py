@@ -32,7 +32,7 @@ MEANS = (
     (
         r"\b(401|403) (client )?error|http error (401|403)|credentials not correct",
         Text(
-            "软件包索引不让我们进（用户或密码不对，或没有给出）。请在控制台的 PACKAGE_PASSWORDS 里改正，重启控制台，再重试。",
+            "软件包索引拒绝登录（用户或密码不对，或没有给出）。请在控制台改正 PACKAGE_PASSWORDS 并重启，再重试。",
             "The index of packages does not let us in: user or password are wrong, or none were given. Mend "
             "PACKAGE_PASSWORDS on the console, start it anew, then try again.",
         ),
@@ -57,7 +57,7 @@ MEANS = (
         r"incompleteread|connection broken|remote end closed|connection aborted|connection reset|download failed "
         r"because not enough bytes",
         Text(
-            "下载中断：索引或中间的代理断开了连接。请检查它们，再重试；已下载完整的包不会重新下载。",
+            "下载中断：索引或中间的代理断开了连接。请检查它们，再重试。",
             "A download broke off: the index or a proxy in between closed the connection. Look at them, then try "
             "again.",
         ),
@@ -65,9 +65,9 @@ MEANS = (
     (
         r"certificate_verify_failed|sslerror",
         Text(
-            "不信任软件包索引的证书。请在控制台用 PACKAGE_INDEX_CA 给出它的 CA 并重启控制台，或把它加入本机，或改用离线包，再重试。",
+            "不信任软件包索引的证书。请在控制台以 PACKAGE_INDEX_CA 给出其 CA 并重启，或改用离线包，再重试。",
             "The certificate of the index is not trusted here. Name its authority with PACKAGE_INDEX_CA on the console "
-            "and start that anew, or add it to this server, or use a bundle, then try again.",
+            "and start that anew, or use a bundle, then try again.",
         ),
     ),
     (

@@ -229,10 +229,11 @@ def _pip(
     """A step of pip; one with `reads` is skipped where that is there."""
     words = (f"{venv}/bin/python", "-m", "pip", *argv)
     asks = "install" in argv
+    env = (*env, *settled(draft)) if asks else env
     draft.add(
         PlannedStep(
-            key_, "python", title, argv=signed_in(draft, words) if asks else words, env=(*env, *settled(draft)),
-            timeout_s=PIP_S, reads=reads, once=reads is not None, means=MEANS, fills=venv,
+            key_, "python", title, argv=signed_in(draft, words) if asks else words, env=env, timeout_s=PIP_S,
+            reads=reads, once=reads is not None, means=MEANS, fills=venv,
             note=SIGNED_IN if asks and draft.options.private else None,
         )
     )  # fmt: skip

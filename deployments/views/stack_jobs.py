@@ -21,7 +21,7 @@ def stack_install(request: HttpRequest, name: str, server: str) -> HttpResponse:
     stack, found = stacks.find(name), find_server(server)
     given = request.POST if request.method == "POST" else request.GET
     chosen = {one: given[one].strip()[:300] for one in CHOICES if given.get(one, "").strip()}
-    made = installs.plan_of(found, stack, installs.options_for(found, chosen))
+    made = installs.plan_of(found, stack, installs.options_for(found, chosen, stack))
     digest = installs.digest(made)
     more = {"plan": made, "seen": digest, "chosen": chosen, "addresses": made.addresses}
 

@@ -14,7 +14,7 @@ from django.utils import translation
 from deployments.agent import pages, signing, wheels
 from deployments.agent.pages import Stopped
 from deployments.models import Server
-from deployments.services import bundle_make, stacks, wheel_bundles
+from deployments.services import bundle_import, bundle_make, stacks, wheel_bundles
 from deployments.stacks import bundles
 from deployments.stacks.bundles import MANIFEST, BadBundle
 from tests.deployments import tiny_wheels
@@ -200,7 +200,7 @@ def tar_that_climbs(folder):
 def test_a_bundle_that_is_not_whole_is_refused_and_nothing_is_kept(bundle, home, harm, said):
     assert bundles.check(bundle)["stack"] == STACK
     harm(bundle)
-    for tried in (bundles.check, bundle_make.bring_in):
+    for tried in (bundles.check, bundle_import.bring_in):
         with pytest.raises(BadBundle, match=said):
             tried(bundle)
     assert not wheel_bundles.present() and (not home.exists() or list(home.iterdir()) == [])
@@ -208,10 +208,10 @@ def test_a_bundle_that_is_not_whole_is_refused_and_nothing_is_kept(bundle, home,
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_written(bundle, home, monkeypatch):
-    usage = bundle_make.shutil.disk_usage("/")
-    monkeypatch.setattr(bundle_make.shutil, "disk_usage", lambda _path: usage._replace(free=1 << 20))
+    usage = bundle_import.shutil.disk_usage("/")
+    monkeypatch.setattr(bundle_import.shutil, "disk_usage", lambda _path: usage._replace(free=1 << 20))
     with pytest.raises(BadBundle, match="Make room"):
-        bundle_make.bring_in(bundle)
+        bundle_import.bring_in(bundle)
     assert list(home.iterdir()) == []
 
 
@@ -225,7 +225,7 @@ async def whole(answer):
 @pytest.fixture
 def served(bundle, home, client, db):
     """The kept bundle, and a way to ask for a file of it as a server does."""
-    kept = bundle_make.bring_in(bundle, lambda _line: None)
+    kept = bundle_import.bring_in(bundle, lambda _line: None)
     server = Server.objects.create(pk=7, name="kp-07", key=KEY)
 
     def ask(file, name=kept.name, key=KEY, op="wheels"):
