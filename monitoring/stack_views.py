@@ -8,7 +8,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from console.errors import ConsoleError
-from deployments.services import installs, stacks, wheel_bundles
+from deployments.services import installs, package_sources, stacks, wheel_bundles
 from deployments.stacks import verdict
 from deployments.stacks.catalogue import newest_first
 from deployments.stacks.fields import STATES
@@ -47,6 +47,9 @@ def stack_list(request: HttpRequest) -> HttpResponse:
         "drift_counts": stack_page.drift_counts(drift, len(rows)),
         "servers": len(rows),
         "verdict_words": verdict.WORDS,
+        "from_where": package_sources.as_json(),
+        "bundles": wheel_bundles.present(),
+        "public": [known.addresses["index"], *known.addresses["extra_indexes"]],
     }
     return render(request, "monitoring/stack_list.html", context)
 

@@ -99,9 +99,9 @@ def as_json() -> dict[str, Any]:
 def _authority() -> dict[str, Any] | None:
     if not settings.PACKAGE_INDEX_CA:
         return None
-    made: dict[str, Any] = {"file": settings.PACKAGE_INDEX_CA, "subject": None, "ends": None}
+    made: dict[str, Any] = {"file": settings.PACKAGE_INDEX_CA, "subject": None, "day": None}
     try:
         found = certificates.read(authorities())
     except (Invalid, ValueError):
         return made
-    return {**made, "subject": found.subject, "ends": found.not_after.isoformat()}
+    return {**made, "subject": found.subject, "day": found.not_after.date().isoformat()}

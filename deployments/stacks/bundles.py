@@ -68,9 +68,7 @@ def _vendor(rows: Any) -> dict[str, dict[str, Any]]:
     found = {}
     for name, row in rows.items():
         if not PACKAGE.fullmatch(name) or not isinstance(row, dict):
-            raise BadBundle(
-                f"{MANIFEST} names “{name[:80]}” among the packages, which is no plain name. Refused."
-            )
+            raise BadBundle(f"{MANIFEST} names “{name[:80]}” among the packages, which is no plain name. Refused.")
         chips, parts = row.get("chips", []), row.get("parts", {})
         if not isinstance(chips, list) or not all(isinstance(chip, str) for chip in chips):
             raise BadBundle(f"{MANIFEST} does not say for which chips {name} is. Make the bundle again.")

@@ -240,10 +240,12 @@ def _pip(
 
 
 def settled(draft: Draft) -> tuple[tuple[str, str], ...]:
-    """What keeps a file of pip's settings on the server from naming indexes that the plan does not print."""
+    """What keeps a file of pip's settings on the server from naming indexes that the plan does not print, and versions
+    that are not the stack's."""
     if offline(draft):
         return (("PIP_CONFIG_FILE", "/dev/null"),)
-    return (("PIP_EXTRA_INDEX_URL", draft.options.index or draft.catalogue.addresses["index"]),)
+    main = draft.options.index or draft.catalogue.addresses["index"]
+    return (("PIP_EXTRA_INDEX_URL", main), ("PIP_CONSTRAINT", "/dev/null"))
 
 
 def signed_in(draft: Draft, argv: tuple[str, ...]) -> tuple[str, ...]:

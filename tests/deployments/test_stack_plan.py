@@ -233,8 +233,8 @@ def test_the_python_layers_stand_in_the_documented_order():
     assert keys(found.steps, "python") == [
         "venv", "vllm", "triton_out", "vllm_ascend", "triton_out_again", "triton", "activate", "smoke", "use",
     ]  # fmt: skip
-    env = {"VLLM_TARGET_DEVICE": "empty", "PIP_EXTRA_INDEX_URL": "https://pypi.org/simple"}
-    assert dict(step(found, "vllm").env) == env  # no file of pip's settings names another index
+    own = {"PIP_EXTRA_INDEX_URL": "https://pypi.org/simple", "PIP_CONSTRAINT": "/dev/null"}  # over pip's own settings
+    assert dict(step(found, "vllm").env) == {"VLLM_TARGET_DEVICE": "empty", **own}
     assert step(found, "vllm").argv[-1] == "vllm==0.23.0"
     plugin = step(found, "vllm_ascend").argv
     assert plugin[4:7] == ("/usr/local/Ascend/cann-9.1.0/set_env.sh", "/usr/local/Ascend/nnal/atb/set_env.sh", "--")
