@@ -6,6 +6,7 @@ They come sealed from the console when the step runs, for this attempt alone, an
 nobody but this user may enter; it goes when the command has ended. So they are in no payload, command, log or plan.
 """
 
+import itertools
 import json
 import os
 import shutil
@@ -47,6 +48,20 @@ def _read(told: dict[str, Any]) -> tuple[tuple[indexes.Login, ...], str]:
     return logins, str(told["ca"])
 
 
+def check(argv: list[str], logins: tuple[indexes.Login, ...], authorities: str) -> None:
+    """Try each index once: pip says nothing of one that does not let it in. Raises Stopped."""
+    for word, address in itertools.pairwise(argv):
+        if word in ("--index-url", "--extra-index-url"):
+            problem = indexes.unheard(address, logins, authorities)
+            if problem:
+                raise Stopped(
+                    f"软件包索引 {address} 不可用：{problem}。请检查网络，以及控制台的 PACKAGE_INDEX_CA 与 "
+                    "PACKAGE_PASSWORDS，再重试。",
+                    f"The index {address} cannot be used: {problem}. Look at the network, and at PACKAGE_INDEX_CA and "
+                    "PACKAGE_PASSWORDS of the console, then try again.",
+                )
+
+
 def run(argv: list[str], env: dict[str, str]) -> int:
     """Its exit code. Signals are for the command, which is in the same group: we stay until it has ended."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -75,7 +90,9 @@ def main(argv: list[str] | None = None) -> int:
         sweep(config.attempts)
         logins, ca = ask(config, os.environ["ASCEND_ATTEMPT"])
         with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=Path.cwd()) as folder:
-            env = {**os.environ, **indexes.write(Path(folder), logins, ca)}
+            own = indexes.write(Path(folder), logins, ca)
+            env = {**os.environ, **own}
+            check(command, logins, own.get("PIP_CERT", ""))
             for name in ("PYTHONPATH", "ASCEND_CONFIG"):  # ours, and not those of the environment's own Python
                 env.pop(name, None)
             ended.append(run(command, env))

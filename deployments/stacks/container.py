@@ -32,7 +32,7 @@ ENGINE_MEANS = (
         ),
     ),
     (
-        r"permission denied .{0,80}docker.{0,20}sock|got permission denied",
+        r"permission denied .{0,80}docker.{0,20}(sock|api)|got permission denied",
         Text(
             "代理账号不能使用 docker。请以 root 运行 usermod -aG docker <代理账号>，重启代理，再重试。",
             "The agent's account may not use docker. Run as root: usermod -aG docker ACCOUNT, start the agent anew, "

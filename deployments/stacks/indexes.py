@@ -49,6 +49,7 @@ def write(folder: Path, logins: tuple[Login, ...], ca: str) -> dict[str, str]:
         env["NETRC"] = _private(folder / "netrc", netrc(logins))
     if ca:  # pip trusts one file alone, and other indexes have certificates of other authorities
         env["PIP_CERT"] = _private(folder / "authorities.pem", f"{_known(os.environ)}\n{ca.strip()}\n")
+        env["REQUESTS_CA_BUNDLE"] = env["PIP_CERT"]  # where it is set, pip goes by it and not by its own option
     return env
 
 

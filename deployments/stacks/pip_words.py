@@ -40,9 +40,9 @@ MEANS = (
     (
         r"do not match the hashes|hash mismatch",
         Text(
-            "下载的文件与索引给出的摘要不符。请检查与索引之间的代理或镜像，再重试。",
-            "What was downloaded does not have the digest that the index names. Look at the proxy or mirror between "
-            "here and the index, then try again.",
+            "下载的文件与索引给出的摘要不符：下载中断，或中间的代理、镜像改动了它。请检查它们，再重试。",
+            "What was downloaded does not have the digest that the index names: it broke off, or a proxy or mirror in "
+            "between has changed it. Look at them, then try again.",
         ),
     ),
     (
@@ -51,15 +51,6 @@ MEANS = (
             "软件包索引没有回答（超时）。请检查本机到索引的网络与 http_proxy，或改用离线包，再重试。",
             "The index of packages does not answer (timed out). Look at the network to it and at http_proxy, or use a "
             "bundle, then try again.",
-        ),
-    ),
-    (
-        r"incompleteread|connection broken|remote end closed|connection aborted|connection reset|download failed "
-        r"because not enough bytes",
-        Text(
-            "下载中断：索引或中间的代理断开了连接。请检查它们，再重试。",
-            "A download broke off: the index or a proxy in between closed the connection. Look at them, then try "
-            "again.",
         ),
     ),
     (
@@ -77,6 +68,15 @@ MEANS = (
             "连不到软件包索引。请检查本机到索引的网络与 http_proxy，或改用离线包，再重试。",
             "The index of packages cannot be reached. Look at the network to it and at http_proxy, or use a bundle, "
             "then try again.",
+        ),
+    ),
+    (
+        r"incompleteread|connection broken|remote end closed|connection aborted|connection reset|download failed "
+        r"because not enough bytes",
+        Text(
+            "下载中断：索引或中间的代理断开了连接。请检查它们，再重试。",
+            "A download broke off: the index or a proxy in between closed the connection. Look at them, then try "
+            "again.",
         ),
     ),
     (

@@ -310,7 +310,8 @@ def _cpu_torch(draft: Draft, key_: str, venv: str) -> bool:
     torch = draft.stack.torch
     title = Text(f"安装 torch {torch}（不带 CUDA）", f"Install torch {torch}, without CUDA")
     there = Evidence(f"{venv}/bin/python", f"torch {torch}")
-    _pip(draft, key_, title, venv, ["install", *index(draft), f"torch=={torch}"], reads=there)
+    # The whole name of the version: where that index does not answer, the first one has torch with gigabytes of CUDA.
+    _pip(draft, key_, title, venv, ["install", *index(draft), f"torch=={torch}+cpu"], reads=there)
     return True
 
 

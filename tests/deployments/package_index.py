@@ -18,6 +18,7 @@ class Index:
     def __init__(self, folder, wheels, *, password=PASSWORD):
         self.wheels = {path.name: path.read_bytes() for path in wheels}
         self.behave, self.asked, self.refused = "well", [], 0
+        self.hangs_from = ""  # the one path at which it hangs
         self.wanted = "Basic " + base64.b64encode(f"{USER}:{password}".encode()).decode()
         self.released = threading.Event()
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +55,7 @@ class Asked(http.server.BaseHTTPRequestHandler):
             index.refused += 1
             return self.answer(401, b"", [("WWW-Authenticate", 'Basic realm="packages"')])
         index.asked.append(self.path)
-        if index.behave == "hangs":
+        if index.behave == "hangs" or self.path == index.hangs_from:
             index.released.wait(120)
             return self.answer(503, b"")
         if index.behave == "fails":

@@ -5,6 +5,7 @@ What pip needs for the same by hand is measured beside it, in the same minutes a
 
 import itertools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -37,8 +38,17 @@ def console(tmp_path_factory, request):
 @pytest.fixture(scope="module")
 def host():
     made = Host()
+    settings = made.folder / ".config" / "pip" / "pip.conf"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(f"[global]\nfind-links = {found_beside()}\n")
     yield made
     made.close()
+
+
+def found_beside():
+    """Folders of wheels that this machine's own pip takes beside its index: torch without CUDA lies in one."""
+    argv = [sys.executable, "-m", "pip", "config", "get", "global.find-links"]
+    return os.environ.get("PIP_FIND_LINKS") or subprocess.run(argv, capture_output=True, text=True).stdout.strip()
 
 
 def by_hand(host, steps):
