@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -36,22 +37,22 @@ def in_english(settings, tmp_path):
         yield
 
 
-@pytest.fixture
-def house(tmp_path):
-    """Wheels of the stack but for triton-ascend."""
-    rows = {name: row for name, row in tiny_wheels.NPU_FILES.items() if name != "triton_ascend"}
-    tiny_wheels.make(tmp_path / "house", rows)
-    return tmp_path / "house"
-
-
-@pytest.fixture
-def made(tmp_path, house):
-    """What bundle make leaves where one package cannot be had: its folder."""
+@pytest.fixture(scope="module")
+def lacking(tmp_path_factory):
+    """What bundle make leaves where one package cannot be had, triton-ascend: its folder."""
+    house, out = tmp_path_factory.mktemp("house"), tmp_path_factory.mktemp("out")
+    tiny_wheels.make(house, {name: row for name, row in tiny_wheels.NPU_FILES.items() if name != "triton_ascend"})
     words = ["--arch", "aarch64", "--python", "3.12", "--wheels", str(house), "--no-index", "--split", "64K"]
     with pytest.raises(CommandError, match="is not complete: 1 of its packages could not be had"):
-        call_command("bundle", "make", STACK, "--out", str(tmp_path / "out"), *words)
-    (folder,) = (tmp_path / "out").iterdir()
+        call_command("bundle", "make", STACK, "--out", str(out), *words)
+    (folder,) = out.iterdir()
     return folder
+
+
+@pytest.fixture
+def made(lacking, tmp_path):
+    """A copy of it."""
+    return Path(shutil.copytree(lacking, tmp_path / "out" / lacking.name))
 
 
 @pytest.fixture
@@ -176,7 +177,7 @@ def server(db):
 
 
 @pytest.mark.usefixtures("valkey")
-def test_an_import_beside_a_job_that_installs_from_it_is_refused(kept, made, house, server, disc):
+def test_an_import_beside_a_job_that_installs_from_it_is_refused(kept, made, server):
     job = jobs.queue_job(
         server, "install", {"stack": STACK, "bundle": kept.name}, by=User.objects.create_user("li", role="operator")
     )

@@ -38,9 +38,6 @@ def console(tmp_path_factory, request):
 @pytest.fixture(scope="module")
 def host():
     made = Host()
-    settings = made.folder / ".config" / "pip" / "pip.conf"
-    settings.parent.mkdir(parents=True)
-    settings.write_text(f"[global]\nfind-links = {found_beside()}\n")
     yield made
     made.close()
 
@@ -60,7 +57,7 @@ def by_hand(host, steps):
         for step in steps:
             if step["argv"][0] == home:
                 argv = [*host.before, f"{folder}/bin/python", *step["argv"][1:]]
-                env = {**host.env, **step["env"]}
+                env = {**host.env, "HOME": str(host.agent), **step["env"]}
                 tried = subprocess.run(argv, env=env, cwd=host.folder, capture_output=True, text=True)
                 assert tried.returncode == 0, tried.stdout[-2000:] + tried.stderr[-2000:]
     return time.monotonic() - began
@@ -71,6 +68,10 @@ def test_the_cpu_stack_from_an_index_and_back(console, host):
     _page, command = browser.command("kp-60")
     joined = host.run(command)
     assert joined.returncode == 0, joined.stdout + joined.stderr
+    home = {"HOME": str(host.agent)}  # of the agent, and so of its pip
+    settings = f"[global]\nfind-links = {found_beside()}\n"
+    noted = host.run('mkdir -p $HOME/.config/pip && echo "$TEXT" > $HOME/.config/pip/pip.conf', TEXT=settings, **home)
+    assert noted.returncode == 0, noted
     about = f"/servers/kp-60/stack-plan?stack={STACK}"
     plan = until(lambda: p if not (p := console.call(about, token))["refusals"] else None, 120, 0.5)
     pips = [step for step in plan["steps"] if "pip" in step["argv"] and "install" in step["argv"]]
