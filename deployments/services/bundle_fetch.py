@@ -176,7 +176,9 @@ class Fetch:
         argv = [sys.executable, *own, "download", "--disable-pip-version-check", "--no-input", *PATIENCE]
         argv += ["--progress-bar", "off", "-d", str(self.wheels), *self._where(), *_for_whom(target), *words]
         errors = self.folder / "pip.errors"
-        env = {**os.environ, **self.env, "PYTHONPATH": str(ROOT)}
+        env = {**os.environ, **self.env, "PYTHONPATH": str(ROOT), "PIP_CONSTRAINT": os.devnull}
+        if target.no_index:  # not what pip's own settings on this machine name, either
+            env |= {"PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": str(self.stand_ins)}
         with errors.open("w", encoding="utf-8") as told, subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=told, text=True, env=env
         ) as running:  # fmt: skip

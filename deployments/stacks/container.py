@@ -163,7 +163,7 @@ def _image(draft: Draft, runtime: str, image: str, platform: str) -> None:
         title, argv = Text("拉取镜像", "Pull the image"), [runtime, "pull", "--platform", platform, image]
         registry = image.split("/")[0]
         draft.calls(registry, *draft.catalogue.addresses.get("files", {}).get(registry, ()))
-    _add(draft, "image", title, argv, IMAGE_S, reads=there, once=True, means=ENGINE_MEANS)
+    _add(draft, "image", title, argv, IMAGE_S, state="look", reads=there, once=True, means=ENGINE_MEANS)
 
 
 def _add(draft: Draft, key: str, title: Text, argv: list[str], timeout_s: float, **more: Any) -> None:
