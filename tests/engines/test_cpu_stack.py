@@ -53,7 +53,8 @@ def by_hand(host, steps):
     began = time.monotonic()
     for home in dict.fromkeys(step["argv"][0] for step in steps):
         folder = host.folder / "by-hand" / home.split("/")[-3]
-        subprocess.run([*host.before, sys.executable, "-m", "venv", folder], check=True, cwd="/")
+        made = host.run(f"{host.agent}/venv/bin/python -m venv {folder}")
+        assert made.returncode == 0, made
         for step in steps:
             if step["argv"][0] == home:
                 argv = [*host.before, f"{folder}/bin/python", *step["argv"][1:]]
@@ -120,12 +121,11 @@ def test_the_cpu_stack_from_an_index_and_back(console, host):
     until(lambda: "the one before" in browser.get(f"/stacks/{STACK}/plan/kp-60/"), 120, 0.5)
     assert ended("rollback")["state"] == "succeeded" and (root / "current").readlink().name == STACK
 
-    plain = by_hand(host, pips)
     size = sum(path.lstat().st_size for path in (root / STACK).rglob("*") if not path.is_symlink())
-    print(
-        f"\ninstall {took:.0f} s (pip alone {plain:.0f} s), {size / 1e9:.1f} GB; second run {second:.1f} s, rollback "
-        f"{back:.1f} s, longest silence of the log {silent:.0f} s; called {', '.join(sorted(hosts))}"
-    )
+    print(f"\ninstall {took:.0f} s, {size / 1e9:.1f} GB; called {', '.join(sorted(hosts))}")
+    print(f"second run {second:.1f} s, rollback {back:.1f} s, longest silence of the log {silent:.0f} s")
+    plain = by_hand(host, pips)
+    print(f"pip alone {plain:.0f} s")
     assert took <= plain * 1.35 + 60 and second <= 5 and back <= 60
 
 
