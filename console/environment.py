@@ -1,6 +1,7 @@
 """Settings read from the environment; a bad value stops the start in one sentence."""
 
 import os
+import re
 import secrets
 import time
 import zoneinfo
@@ -8,6 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
+
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
+LOGIN_WORD = re.compile(r"""[^\s"'\\#\x00-\x20\x7f-\U0010ffff]{1,400}""")
 
 
 class BadSetting(SystemExit):
@@ -110,6 +114,30 @@ def from_file(name: str) -> str:
         raise BadSetting(
             f"{name}_FILE={path!r} cannot be read ({error.strerror}). Name a file this user may read."
         ) from error
+
+
+def logins(name: str, *, most: int) -> tuple[tuple[str, str, str], ...]:
+    """(host, user, password) of each `machine HOST login USER password WORD`, as netrc has it. No sentence of ours
+    repeats any of it."""
+    words = (os.environ.get(name, "").strip() or from_file(name)).split()
+    found: list[tuple[str, str, str]] = []
+    while words:
+        row, words = words[:6], words[6:]
+        if len(row) < 6 or row[::2] != ["machine", "login", "password"] or len(found) == most:
+            raise BadSetting(
+                f"{name}: entry {len(found) + 1} is not of the form “machine HOST login USER password WORD”, none with "
+                f"blanks in it, {most} at most. Mend it, or leave it out."
+            )
+        host, user, password = row[1::2]
+        if not HOST.fullmatch(host):
+            raise BadSetting(f"{name}: entry {len(found) + 1} names no host. Name it without http:// and port.")
+        if not all(LOGIN_WORD.fullmatch(word) for word in (user, password)):
+            raise BadSetting(
+                f"{name}: the user or password of entry {len(found) + 1} holds a quote, a backslash, # or what is not "
+                "ASCII, which pip cannot read from a file. Ask for another password."
+            )
+        found.append((host.lower(), user, password))
+    return tuple(found)
 
 
 def secret(name: str, kept_in: Path) -> str:

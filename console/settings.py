@@ -27,6 +27,8 @@ STACKS_FILE = Path(env.text("STACKS_FILE", str(VAR_DIR / "stacks.json")))  # row
 # Where servers get Python packages, in place of the public indexes; an operator may name others for one plan.
 PACKAGE_INDEX = env.addresses("PACKAGE_INDEX", most=1)
 PACKAGE_EXTRA_INDEX = env.addresses("PACKAGE_EXTRA_INDEX", most=5)
+PACKAGE_INDEX_CA = env.certificate("PACKAGE_INDEX_CA")  # the authority of these, where systems do not know it
+PACKAGE_PASSWORDS = env.logins("PACKAGE_PASSWORDS", most=20)  # for hosts of these, in the form of netrc
 DEMO_SERVERS = env.number("DEMO_SERVERS", 20, least=0, most=5000)
 
 # How much one server may hold in Redis before it is switched off; 0: as services/quota.py thinks by Redis's memory.

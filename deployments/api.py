@@ -17,7 +17,7 @@ from deployments.batch_api import router as batch_router
 from deployments.guard_api import router as guard_router
 from deployments.inventory_api import router as inventory_router
 from deployments.models import Attempt, Job, JobState
-from deployments.services import jobs, logs, stacks, waiting, wheel_bundles
+from deployments.services import jobs, logs, package_sources, stacks, waiting, wheel_bundles
 
 router = Router(tags=["jobs"])
 router.add_router("", batch_router)
@@ -120,10 +120,15 @@ def wish_stack(request: HttpRequest, new: NewWish) -> HttpResponse:
 def list_bundles(request: HttpRequest) -> HttpResponse:
     rows = [
         {"name": one.name, "stack": one.stack, "arch": one.arch, "python": one.python, "size": one.size,
-         "wheels": len(one.manifest["files"]), "digest": one.digest}
+         "wheels": len(one.manifest["files"]), "packages": one.package_names, "digest": one.digest}
         for one in wheel_bundles.present()
     ]  # fmt: skip
     return Answer({"bundles": rows})
+
+
+@router.get("/package-sources", tags=["stacks"], summary="The site's indexes, their authority and logins, masked")
+def show_sources(request: HttpRequest) -> HttpResponse:
+    return Answer(package_sources.as_json())
 
 
 def _jobs() -> QuerySet[Job]:

@@ -64,6 +64,7 @@ urlpatterns = [
     path("join/left", joining.left, name="join-left"),
     path("join/code", joining.code, name="join-code"),
     path("join/wheels", joining.wheels, name="join-wheels"),
+    path("join/indexes", joining.indexes, name="join-indexes"),
     path("join/<str:token>", joining.script, name="join-script"),
     path("join/<str:token>/agent.tar.gz", joining.agent, name="join-agent"),
     path("join/<str:token>/runtime/<str:machine>", joining.runtime, name="join-runtime"),

@@ -112,7 +112,7 @@ def _whole(server: Server) -> HttpResponse:
 @router.get("/servers/{name}/stack-plan", tags=["stacks"], summary="The steps that bring a server to a stack")
 def stack_plan(request: HttpRequest, name: str, stack: str, choices: Query[PlanChoices]) -> HttpResponse:
     server, wanted = find_server(name), stacks.find(stack)
-    options = installs.options_for(server, choices.dict())
+    options = installs.options_for(server, choices.dict(), wanted)
     made = stacks.plan_for(server, wanted, options, stack_holders.of(server))
     return Answer({"server": server.name, "simulated": server.simulated, **plan.as_json(made)})
 

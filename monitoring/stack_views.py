@@ -1,6 +1,5 @@
 """The pages of stacks: the catalogue, one stack against every server, and the plan for one server."""
 
-from dataclasses import fields
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,11 +8,11 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from console.errors import ConsoleError
-from deployments.services import installs, stacks, wheel_bundles
+from deployments.services import installs, package_sources, stacks, wheel_bundles
 from deployments.stacks import verdict
 from deployments.stacks.catalogue import newest_first
 from deployments.stacks.fields import STATES
-from deployments.stacks.options import CANN_PLACES, LAYERINGS, ROUTES, Options
+from deployments.stacks.options import CANN_PLACES, CHOICES, LAYERINGS, ROUTES, Options
 from deployments.views.lookup import find_server
 from monitoring.services import stack_holders, stack_page
 
@@ -48,6 +47,9 @@ def stack_list(request: HttpRequest) -> HttpResponse:
         "drift_counts": stack_page.drift_counts(drift, len(rows)),
         "servers": len(rows),
         "verdict_words": verdict.WORDS,
+        "from_where": package_sources.as_json(),
+        "bundles": wheel_bundles.present(),
+        "public": [known.addresses["index"], *known.addresses["extra_indexes"]],
     }
     return render(request, "monitoring/stack_list.html", context)
 
@@ -85,11 +87,11 @@ def stack_plan(request: HttpRequest, name: str, server: str) -> HttpResponse:
     refusal: ConsoleError | None = None
     options = Options()
     try:
-        options = installs.options_for(found, request.GET.dict())
+        options = installs.options_for(found, request.GET.dict(), stack)
     except ConsoleError as error:
         refusal = error
     made = stacks.plan_for(found, stack, options, stack_holders.of(found))
-    chosen = {one.name: request.GET[one.name] for one in fields(Options) if request.GET.get(one.name)}
+    chosen = {name: request.GET[name] for name in CHOICES if request.GET.get(name)}
     has = stacks.row_of(found).has
     context: dict[str, Any] = {
         "stack": stack,

@@ -23,6 +23,9 @@ def pytest_addoption(parser):
     faults = parser.getgroup("faults", "tests/faults: faults at random moments")
     faults.addoption("--faults-runs", type=int, default=0, help="as many runs beside each fault once")
     faults.addoption("--faults-seed", type=int, default=0, help="repeat the run that printed this seed")
+    engines = parser.getgroup("engines", "tests/engines: real engines out of an index")
+    engines.addoption("--engines", action="store_true", help="run them: gigabytes are fetched")
+    engines.addoption("--engines-index", default="", help="the index, in place of the public one")
 
 
 class Valkey:

@@ -1,17 +1,19 @@
 """Step of the job `install`: fetch the wheels of a bundle that the console keeps, each compared with its digest.
 
-    python -m deployments.agent.wheels NAME DIGEST FOLDER
+    python -m deployments.agent.wheels NAME DIGEST FOLDER [PACKAGE …]
 
-The digest is that of the manifest and came in the signed payload; the manifest has one for each wheel. Wheels that are
-there whole are not fetched again, so that a step that was cut off goes on where it was.
+With names of packages of the vendor it fetches these instead. The digest is that of the manifest and came in the signed
+payload; the manifest has one for each file. Files that are there whole are not fetched again, so that a step that was
+cut off goes on where it was.
 """
 
 import hashlib
 import http.client
 import os
+import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from deployments.agent import pages
@@ -21,9 +23,10 @@ from deployments.stacks.bundles import CHUNK, MAX_MANIFEST, BadBundle, digest_of
 
 TRIES = 3
 TOLD_S = 5.0
+SPARE_BYTES = 64 << 20
 
 
-def fetch_all(config: Config, bundle: str, digest: str, folder: Path) -> None:
+def fetch_all(config: Config, bundle: str, digest: str, folder: Path, packages: Sequence[str] = ()) -> None:
     """Raises Stopped; what came whole stays."""
     data = pages.ask(config, "wheels", bundle=bundle, file="").read(MAX_MANIFEST + 1)
     if hashlib.sha256(data).hexdigest() != digest:
@@ -32,14 +35,40 @@ def fetch_all(config: Config, bundle: str, digest: str, folder: Path) -> None:
             "The console has another bundle of this name by now. Look at the plan again, then queue the job anew.",
         )
     try:
-        files = read_manifest(data)["files"]
-    except BadBundle as error:
+        manifest = read_manifest(data)
+        files = {name: manifest["vendor"][name] for name in packages} if packages else manifest["files"]
+    except (BadBundle, KeyError) as error:
         raise Stopped(f"离线包的清单无法使用：{error}", f"The bundle's manifest cannot be used: {error}") from error
-    folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.iterdir():
-        if left.name not in files:  # of another bundle, or half of one
-            left.unlink()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.iterdir():
+            if left.name not in files:  # of another bundle, or half of one
+                left.unlink()
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    _check_room(folder, files)
     _each(config, bundle, files, folder)
+
+
+def _check_room(folder: Path, files: "dict[str, dict[str, object]]") -> None:
+    """Before anything is fetched. Raises Stopped."""
+    there = {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}
+    need = sum(int(str(row["size"])) for name, row in files.items() if there.get(name) != row["size"])
+    free = shutil.disk_usage(folder).free
+    if free < need + SPARE_BYTES:
+        raise Stopped(
+            f"磁盘太小：{folder} 可用 {free >> 20:,} MB，离线包还要 {need >> 20:,} MB。请清出空间，再重试。",
+            f"The disk is too small: {free >> 20:,} MB are free at {folder}, and the bundle takes {need >> 20:,} MB "
+            "more. Make room, then try again.",
+        )
+
+
+def _unwritable(folder: Path, error: OSError) -> Stopped:
+    words = os.strerror(error.errno or 0)
+    return Stopped(
+        f"写不了 {folder}（{words}）。请清出空间或检查权限，再重试。",
+        f"{folder} cannot be written ({words}). Free some space or mend the rights, then try again.",
+    )
 
 
 def _each(config: Config, bundle: str, files: "dict[str, dict[str, object]]", folder: Path) -> None:
@@ -66,11 +95,7 @@ def _one(config: Config, bundle: str, name: str, digest: str, path: Path) -> Non
         except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
             problem = str(error) or type(error).__name__
         except OSError as error:
-            words = os.strerror(error.errno or 0)
-            raise Stopped(
-                f"写不了 {path.parent}（{words}）。请清出空间或检查权限，再重试。",
-                f"{path.parent} cannot be written ({words}). Free some space or mend the rights, then try again.",
-            ) from error
+            raise _unwritable(path.parent, error) from error
         say(f"{name}：第 {attempt} 次未取得。", f"{name} did not come whole ({problem}), attempt {attempt}.")
     raise Stopped(
         f"{name} 取了 {TRIES} 次都不完整。请在控制台运行 manage.py bundle list，并检查中间的代理。",
@@ -95,8 +120,8 @@ def _write(pieces: Iterable[bytes], path: Path) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    bundle, digest, folder = sys.argv[1:] if argv is None else argv
-    return pages.step(lambda config: fetch_all(config, bundle, digest, Path(folder)))
+    bundle, digest, folder, *packages = sys.argv[1:] if argv is None else argv
+    return pages.step(lambda config: fetch_all(config, bundle, digest, Path(folder), packages))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Install, roll back and uninstall stacks: what a job of theirs is filled in with, and why one cannot be queued."""
 
+import dataclasses
 import hashlib
 from typing import Any, NamedTuple
 
@@ -9,11 +10,11 @@ from django.utils.translation import gettext as _
 from console.errors import Conflict, ConsoleError, NotFound
 from console.language import pick
 from deployments.models import Server
-from deployments.services import jobs, stacks, wheel_bundles
+from deployments.services import jobs, package_sources, stacks, wheel_bundles
 from deployments.stacks import frozen, plan
 from deployments.stacks.catalogue import Stack
 from deployments.stacks.installed import NAME
-from deployments.stacks.options import Options
+from deployments.stacks.options import INNER, Options
 
 
 class Beside(NamedTuple):
@@ -34,22 +35,57 @@ def beside(server: Server) -> Beside:
     return Beside(has.root, has.current or "", before, tuple(sorted(name for name in found if NAME.fullmatch(name))))
 
 
-def options_for(server: Server, given: dict[str, Any]) -> Options:
+def options_for(server: Server, given: dict[str, Any], stack: Stack | None = None) -> Options:
     """The choices of a form or of REST, with the name of a bundle made into what the server does with it.
 
-    Raises Invalid, NotFound.
+    Raises Invalid, NotFound, and Conflict for a bundle that is not for this server, or not of `stack`.
     """
-    texts = {name: value for name, value in given.items() if isinstance(value, str)}
+    texts = {name: value for name, value in given.items() if isinstance(value, str) and name not in INNER}
     if name := texts.pop("bundle", "").strip():
         found = wheel_bundles.find(name)
+        texts["python"] = texts.get("python") or _python_for(server, found, stack)
+        texts |= {"bundled": " ".join(found.package_names), "layering": "wheels"}  # it holds no source
         if server.is_local:  # it lies on the same machine
-            texts["wheelhouse"] = str(found.wheels)
+            texts |= {"wheelhouse": str(found.wheels), "bundled_in": str(found.packages) if texts["bundled"] else ""}
         else:
             texts["bundle"] = f"{found.name}@{found.digest}"
     elif not texts.get("index"):
         texts |= {"index": settings.PACKAGE_INDEX}
         texts["extra_index"] = texts.get("extra_index") or settings.PACKAGE_EXTRA_INDEX
-    return stacks.read_options(texts)
+    options = stacks.read_options(texts)
+    return dataclasses.replace(options, private="yes") if package_sources.is_private(options) else options
+
+
+def _python_for(server: Server, kept: wheel_bundles.Kept, stack: Stack | None) -> str:
+    """The Python of the server that the bundle's wheels are for, '' where it has not told of any. Raises Conflict."""
+    has = stacks.row_of(server).has
+    if stack is not None and kept.stack != stack.name:
+        raise Conflict(
+            _("The bundle %(bundle)s is one of %(stack)s.") % {"bundle": kept.name, "stack": kept.stack},
+            _("Choose a bundle of the stack that you install."),
+            code="other_stack",
+        )
+    if has.arch and has.arch != kept.arch:
+        raise Conflict(
+            _("The bundle %(bundle)s is for %(arch)s, and %(server)s is %(own)s.")
+            % {"bundle": kept.name, "arch": kept.arch, "server": server.name, "own": has.arch},
+            _("Choose a bundle that was made with --arch %(own)s.") % {"own": has.arch},
+            code="other_arch",
+        )
+    made_of = [one for one in has.pythons or () if not {"venv", "stacks"} & set(one.path.split("/"))]
+    every = [*([has.python] if has.python else []), *(one.version for one in made_of if one.version)]
+    if not every:
+        return ""
+    fitting = [version for version in every if version.split(".")[:2] == kept.python.split(".")[:2]]
+    if not fitting:
+        raise Conflict(
+            _("The bundle %(bundle)s is for Python %(python)s, and %(server)s has: %(versions)s.")
+            % {"bundle": kept.name, "python": kept.python, "server": server.name,
+               "versions": ", ".join(dict.fromkeys(every))},
+            _("Choose a bundle that was made for one of these: bundle make --python 3.11."),
+            code="other_python",
+        )  # fmt: skip
+    return fitting[0]
 
 
 def plan_of(server: Server, stack: Stack, options: Options) -> plan.Plan:
@@ -93,7 +129,8 @@ def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
 
 def fill_install(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     """The plan as it is now. Raises ConsoleError where it cannot run."""
-    made = plan_of(server, stacks.find(str(params["stack"])), options_for(server, params))
+    stack = stacks.find(str(params["stack"]))
+    made = plan_of(server, stack, options_for(server, params, stack))
     if wrong := obstacle(server, made):
         raise wrong
     return {"plan": frozen.write(made)}

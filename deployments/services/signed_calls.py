@@ -1,4 +1,5 @@
-"""What a server asks of the pages by HTTP, signed with its own key: that it leaves, the agent's code, wheels."""
+"""What a server asks of the pages by HTTP, signed with its own key: that it leaves, the agent's code, wheels, how to
+get at indexes."""
 
 import json
 import time
@@ -11,7 +12,7 @@ from django.utils.translation import gettext as _
 from console.errors import Conflict, NotAllowed
 from deployments.agent import signing
 from deployments.models import Rotation, Server
-from deployments.services import bundle, join, lifecycle, wheel_bundles
+from deployments.services import bundle, join, lifecycle, package_sources, wheel_bundles
 
 LEAVE_VALID_S = 600
 
@@ -71,6 +72,16 @@ def wheels(body: str, mac: str) -> Path:
     )
     _server, told = _read(body, mac, "wheels", refusal)
     return wheel_bundles.file_of(str(told.get("bundle", "")), str(told.get("file", "")))
+
+
+def indexes(body: str, mac: str) -> bytes:
+    """{"op": "indexes", "server": id, "attempt": id}: how to get at the site's indexes, sealed with the server's key,
+    so that who repeats the question gets nothing that he can read. Raises NotAllowed."""
+    refusal = NotAllowed(
+        _("This server's question does not bear its signature."), _("Let it join again."), code="bad_signature"
+    )
+    server, told = _read(body, mac, "indexes", refusal)
+    return package_sources.for_attempt(server, str(told.get("attempt", "")))
 
 
 def _read(body: str, mac: str, op: str, refusal: NotAllowed) -> tuple[Server, dict[str, Any]]:

@@ -12,6 +12,8 @@ from django.utils.translation import gettext as _
 from console.errors import NotFound
 from deployments.stacks.bundles import MANIFEST, WHEELS, BadBundle, read_manifest
 
+PACKAGES = "packages"  # of the vendor, beside the wheels
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -29,6 +31,15 @@ class Kept:
     def wheels(self) -> Path:
         return folder() / self.name / WHEELS
 
+    @property
+    def packages(self) -> Path:
+        return folder() / self.name / PACKAGES
+
+    @property
+    def package_names(self) -> list[str]:
+        """The vendor's packages that were put in."""
+        return [name for name, row in self.manifest["vendor"].items() if row["parts"]]
+
 
 def folder() -> Path:
     return Path(settings.VAR_DIR) / "bundles"
@@ -38,6 +49,8 @@ def present() -> list[Kept]:
     """All, by name; what cannot be read is left out."""
     found = []
     for path in sorted(folder().glob(f"*/{MANIFEST}")):
+        if path.parent.name.startswith("."):  # half of one, or one that goes
+            continue
         try:
             found.append(_kept(path))
         except (OSError, BadBundle, json.JSONDecodeError):
@@ -48,7 +61,8 @@ def present() -> list[Kept]:
 def _kept(path: Path) -> Kept:
     data = path.read_bytes()
     manifest = read_manifest(data)
-    size = sum(one["size"] for one in manifest["files"].values())
+    packages = [row for row in manifest["vendor"].values() if row["parts"]]
+    size = sum(one["size"] for one in [*manifest["files"].values(), *packages])
     return Kept(
         path.parent.name, hashlib.sha256(data).hexdigest(), manifest["stack"], manifest["arch"], manifest["python"],
         size, manifest,
@@ -72,9 +86,11 @@ def fitting(stack: str, arch: str | None) -> list[Kept]:
 
 
 def file_of(name: str, file: str) -> Path:
-    """The path of a listed wheel of a bundle, of its manifest for ''. Raises NotFound."""
+    """The path of a listed wheel or package of a bundle, of its manifest for ''. Raises NotFound."""
     found = find(name)
     path = found.wheels / file if file in found.manifest["files"] else folder() / found.name / MANIFEST
+    if file in found.package_names:
+        path = found.packages / file
     if (file and path.name == MANIFEST) or not path.is_file():
         raise NotFound(
             _("The bundle “%(name)s” has no file “%(file)s”.") % {"name": found.name, "file": file[:120]},

@@ -2,7 +2,7 @@
 
 `write` makes FOLDER/activate, which a shell reads to work with this stack: the files of CANN and NNAL, then the
 environment. `use` makes `current` beside FOLDER point to it, at once and whole; the stack before stays where it is,
-and `before` points to it. Wheels of a bundle, of which everything is installed by then, go.
+and `before` points to it. What came with a bundle, and is installed by then, goes.
 """
 
 import shlex
@@ -13,6 +13,7 @@ from pathlib import Path
 from deployments.stacks.said import FINE, ended
 from deployments.steps import Text
 
+PACKAGES = "packages"  # of the vendor, out of a bundle
 TOOLS = "msmodelslim"  # an environment of its own, where the stack's own versions do not suit it
 
 
@@ -51,7 +52,8 @@ def use(folder: Path) -> Text:
     current = folder.parent / "current"
     if current.exists() and not current.is_symlink():
         return Text(f"{current} 不是链接。请把它移开，再重试。", f"{current} is no link. Move it away, then try again.")
-    shutil.rmtree(folder / "wheels", ignore_errors=True)
+    for fetched in ("wheels", PACKAGES):
+        shutil.rmtree(folder / fetched, ignore_errors=True)
     before = str(current.readlink()) if current.is_symlink() else ""
     if before == folder.name:
         print(f"{folder.name} is in use already")

@@ -16,11 +16,13 @@ from typing import IO, Any
 
 FORMAT = 1
 MANIFEST, WHEELS = "manifest.json", "wheels"
-MOST_FILES, MOST_BYTES = 2000, 64 << 30
+MOST_FILES, MOST_BYTES, MOST_PACKAGES = 2000, 64 << 30, 40
 MAX_MANIFEST = 2 << 20
 CHUNK = 1 << 20
 FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,199}\.whl", re.ASCII)
 PART = re.compile(r"part-\d{3,5}", re.ASCII)
+PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\.(run|zip|rpm|deb)", re.ASCII)
+VENDOR_PART = re.compile(r"vendor-\d{2}-\d{3}", re.ASCII)
 DIGEST = re.compile(r"[0-9a-f]{64}")
 WORD = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
 
@@ -52,7 +54,71 @@ def read_manifest(data: bytes) -> dict[str, Any]:
     _check_rows(made.get("parts"), PART, "parts", MOST_FILES)
     if sum(row["size"] for row in made["files"].values()) > MOST_BYTES:
         raise BadBundle(f"{MANIFEST} names more than {MOST_BYTES >> 30} GB of wheels.")
+    made["vendor"], made["missing"] = _vendor(made.get("vendor", {})), _missing(made.get("missing", []))
     return made
+
+
+def _vendor(rows: Any) -> dict[str, dict[str, Any]]:
+    """{name: {chips, size, sha256, parts}} of the vendor's packages; the last two are None and {} for one that was not
+    put in yet. Raises BadBundle. Older bundles list names alone."""
+    if isinstance(rows, list):
+        rows = {str(name): {} for name in rows}
+    if not isinstance(rows, dict) or len(rows) > MOST_PACKAGES:
+        raise BadBundle(f"{MANIFEST} has no list of the vendor's packages. Make the bundle again.")
+    found = {}
+    for name, row in rows.items():
+        if not PACKAGE.fullmatch(name) or not isinstance(row, dict):
+            raise BadBundle(f"{MANIFEST} names “{name[:80]}” among the packages, which is no plain name. Refused.")
+        chips, parts = row.get("chips", []), row.get("parts", {})
+        if not isinstance(chips, list) or not all(isinstance(chip, str) for chip in chips):
+            raise BadBundle(f"{MANIFEST} does not say for which chips {name} is. Make the bundle again.")
+        one = {"chips": chips, "size": row.get("size"), "sha256": row.get("sha256"), "parts": parts}
+        if one["size"] is not None or one["sha256"] is not None or parts:
+            _check_rows({name: one}, PACKAGE, "packages", 1)
+        if parts:
+            _check_rows(parts, VENDOR_PART, "parts", MOST_FILES)
+            if sum(part["size"] for part in parts.values()) != one["size"]:
+                raise BadBundle(f"{MANIFEST}: the parts of {name} have another size together. Put it in again.")
+        found[name] = one
+    return found
+
+
+def _missing(rows: Any) -> list[dict[str, str]]:
+    """[{layer, requirement, why}] of what was not to be had. Raises BadBundle."""
+    keys = ("layer", "requirement", "why")
+    whole = isinstance(rows, list) and all(
+        isinstance(row, dict) and all(isinstance(row.get(key), str) for key in keys) for row in rows
+    )
+    if not whole:
+        raise BadBundle(f"{MANIFEST} has no list of what is missing. Make the bundle again.")
+    return [{key: row[key][:400] for key in keys} for row in rows]
+
+
+def check_fit(manifest: Mapping[str, Any]) -> None:
+    """Raises BadBundle naming the first wheel that is for another machine than the manifest says."""
+    arch, python = manifest["arch"], manifest["python"]
+    for name in sorted(manifest["files"]):
+        tags = name.removesuffix(".whl").split("-")[-3:]
+        if len(tags) < 3 or not _fits((tags[0], tags[1], tags[2]), arch, python):
+            raise BadBundle(
+                f"{name} is not for {arch} with Python {python}, of which {MANIFEST} speaks. Make the bundle again."
+            )
+
+
+def _fits(tags: tuple[str, str, str], arch: str, python: str) -> bool:
+    """Whether a wheel's tags let it in: cp312-cp312-manylinux_2_28_aarch64, py3-none-any, cp38-abi3-…"""
+    pythons, abis, platforms = tags
+    own = tuple(int(number) for number in python.split(".")[:2])
+    if not any(one == "any" or one.endswith(f"_{arch}") for one in platforms.split(".")):
+        return False
+    exact = "abi3" not in abis.split(".") and "none" not in abis.split(".")
+    for one in pythons.split("."):
+        found = re.fullmatch(r"(cp|py)(\d)(\d*)", one)
+        if found:
+            version = (int(found[2]), int(found[3] or 0))
+            if version == own or (not exact and version[0] == own[0] and version <= own):
+                return True
+    return False
 
 
 def _check_rows(rows: Any, names: "re.Pattern[str]", what: str, most: int) -> None:
@@ -86,8 +152,10 @@ def manifest_in(folder: Path) -> bytes:
 
 def check_parts(folder: Path, manifest: Mapping[str, Any], told: Callable[[str], None] = lambda _line: None) -> None:
     """Raises BadBundle naming the first part that is missing, short or damaged."""
-    for n, (name, row) in enumerate(sorted(manifest["parts"].items()), 1):
-        told(f"{name} ({n} of {len(manifest['parts'])})")
+    parts = sorted(manifest["parts"].items())
+    parts += [part for row in manifest["vendor"].values() for part in sorted(row["parts"].items())]
+    for n, (name, row) in enumerate(parts, 1):
+        told(f"{name} ({n} of {len(parts)})")
         path = folder / name
         if not path.is_file():
             raise BadBundle(f"{name} is missing. Copy it into {folder}, then try again.")
@@ -172,11 +240,33 @@ def unpack(folder: Path, manifest: Mapping[str, Any], target: Path | None) -> No
             raise BadBundle(f"{name} in it has another digest than the manifest says. Make the bundle again.")
 
 
+def join(folder: Path, manifest: Mapping[str, Any], name: str, target: Path | None) -> None:
+    """Put the parts of a package of the vendor together and compare its digest. Raises BadBundle, OSError."""
+    row = manifest["vendor"][name]
+    found = hashlib.sha256()
+    with io.BufferedReader(Joined([folder / part for part in sorted(row["parts"])]), CHUNK) as stream:
+        out = target.open("wb") if target else None
+        try:
+            while piece := stream.read(CHUNK):
+                found.update(piece)
+                if out:
+                    out.write(piece)
+        finally:
+            if out:
+                out.close()
+    if found.hexdigest() != row["sha256"]:
+        raise BadBundle(f"{name} in it has another digest than the manifest says. Put it in again: bundle add")
+
+
 def check(folder: Path, told: Callable[[str], None] = lambda _line: None) -> dict[str, Any]:
     """The manifest of a bundle that is whole. Raises BadBundle."""
     manifest = read_manifest(manifest_in(folder))
+    check_fit(manifest)
     check_parts(folder, manifest, told)
     unpack(folder, manifest, None)
+    for name, row in manifest["vendor"].items():
+        if row["parts"]:
+            join(folder, manifest, name, None)
     return manifest
 
 
@@ -186,8 +276,8 @@ def check(folder: Path, told: Callable[[str], None] = lambda _line: None) -> dic
 class Splitter(io.RawIOBase):
     """A stream that is written into parts of at most `size` bytes; 0 is one part."""
 
-    def __init__(self, folder: Path, size: int) -> None:
-        self.folder, self.size = folder, size
+    def __init__(self, folder: Path, size: int, prefix: str = "part") -> None:
+        self.folder, self.size, self.prefix = folder, size, prefix
         self.parts: dict[str, dict[str, Any]] = {}
         self.file: IO[bytes] | None = None
         self.digest, self.count = hashlib.sha256(), 0
@@ -211,12 +301,12 @@ class Splitter(io.RawIOBase):
 
     def _next(self) -> None:
         self._end()
-        self.file = (self.folder / f"part-{len(self.parts) + 1:03}").open("wb")
+        self.file = (self.folder / f"{self.prefix}-{len(self.parts) + 1:03}").open("wb")
         self.digest, self.count = hashlib.sha256(), 0
 
     def _end(self) -> None:
         if self.file is not None:
-            name = f"part-{len(self.parts) + 1:03}"
+            name = f"{self.prefix}-{len(self.parts) + 1:03}"
             self.file.close()
             self.parts[name] = {"size": self.count, "sha256": self.digest.hexdigest()}
             self.file = None
@@ -236,8 +326,14 @@ def pack(wheels: list[Path], folder: Path, split: int, about: Mapping[str, Any])
             entry.size, entry.mode = path.stat().st_size, 0o644
             with path.open("rb") as content:
                 tar.addfile(entry, content)
-    made = {"format": FORMAT, **about, "files": files, "parts": out.parts}
+    return write_manifest(folder, {"format": FORMAT, **about, "split": split, "files": files, "parts": out.parts})
+
+
+def write_manifest(folder: Path, made: Mapping[str, Any]) -> dict[str, Any]:
+    """Write it, whole or not at all; what it reads as. Raises BadBundle, OSError."""
     data = json.dumps(made, ensure_ascii=False, indent=1).encode()
-    read_manifest(data)
-    (folder / MANIFEST).write_bytes(data)
-    return made
+    read = read_manifest(data)
+    new = folder / f".{MANIFEST}.new"
+    new.write_bytes(data)
+    new.replace(folder / MANIFEST)
+    return read

@@ -7,10 +7,11 @@
 import dataclasses
 import re
 
+from deployments.stacks.activate import PACKAGES
 from deployments.stacks.draft import PACKAGE_S, Draft, PlannedStep
 from deployments.stacks.installed import ASCEND, Part
 from deployments.stacks.versions import PLAIN, at_least, key, same
-from deployments.steps import Evidence, Text
+from deployments.steps import Evidence, Text, python_module
 
 INFO = "ascend_toolkit_install.info"
 NEW_LAYOUT = "8.5.0"  # from there on the folder is called cann
@@ -30,7 +31,7 @@ def with_env(files: list[str], argv: list[str]) -> tuple[str, ...]:
 
 def plan(draft: Draft) -> list[str]:
     """Write the steps; the set_env.sh files that this stack's programs need."""
-    version = draft.cann
+    version, start = draft.cann, len(draft.steps)
     found = _found(draft, version)
     base = _base(found) if found else _place(draft)
     if found:
@@ -45,6 +46,7 @@ def plan(draft: Draft) -> list[str]:
     toolkit_env = f"{home}/set_env.sh"
     _ops(draft, version, base, fresh=found is None)
     _nnal(draft, version, base, toolkit_env, fresh=found is None)
+    _fetch(draft, start)
     return [toolkit_env, f"{base}/nnal/atb/set_env.sh"]
 
 
@@ -73,18 +75,36 @@ def _home_of(found: Part, version: str) -> str:
     return f"{_base(found)}/ascend-toolkit"
 
 
-def _file(draft: Draft, pattern: str) -> str:
-    return draft.package(pattern.format(version=draft.cann, arch=draft.arch))
+def _file(draft: Draft, pattern: str, base: str) -> str:
+    """The path of a package: of the bundle where that holds it, else where a person has put it. What root runs lies
+    in root's own folder."""
+    name = pattern.format(version=draft.cann, arch=draft.arch)
+    if base == ASCEND or name not in draft.options.bundled.split():
+        return draft.package(name)
+    if not draft.options.bundled_in:
+        draft.fetched.append(name)
+    return f"{draft.options.bundled_in or f'{draft.folder}/{PACKAGES}'}/{name}"
+
+
+def _fetch(draft: Draft, start: int) -> None:
+    """Before the first of these steps: get the packages that the bundle holds."""
+    if not draft.fetched:
+        return
+    name, _at, digest = draft.options.bundle.partition("@")
+    argv = python_module("deployments.agent.wheels", name, digest, f"{draft.folder}/{PACKAGES}", *draft.fetched)
+    title = Text(f"从控制台取得厂商安装包（{name}）", f"Fetch the vendor's packages from the console ({name})")
+    draft.steps.insert(start, PlannedStep("packages_fetch", "cann", title, argv=tuple(argv), timeout_s=PACKAGE_S))
 
 
 def _install(draft: Draft, part: str, pattern: str, base: str, before: list[str] | None = None) -> None:
     """Check and install one package; over an older one in the shared place it is an upgrade."""
-    path = _file(draft, pattern)
+    path = _file(draft, pattern, base)
+    by_hand = path if path.startswith(f"{draft.options.packages.rstrip('/')}/") else ""
     title, reads = TITLES[part], _reads(draft, part, base)
     draft.add(
         PlannedStep(
             f"check_{part}", "cann", Text(f"校验 {title.zh}", f"Check the package of {title.en}"),
-            argv=("bash", path, "--check"), says=(r"all good",), package=path,
+            argv=("bash", path, "--check"), says=(r"all good",), package=by_hand,
         )
     )  # fmt: skip
     says = (r"install success",)
@@ -97,7 +117,7 @@ def _install(draft: Draft, part: str, pattern: str, base: str, before: list[str]
         PlannedStep(
             part, "cann", Text(f"安装 {title.zh} {draft.cann}", f"Install {title.en} {draft.cann}"),
             argv=with_env(before, argv) if before else tuple(argv), timeout_s=PACKAGE_S, accepts=(0, 2), says=says,
-            package=path, reads=reads, once=reads is not None,
+            package=by_hand, reads=reads, once=reads is not None,
         )
     )  # fmt: skip
 

@@ -88,6 +88,7 @@ class Draft:
     gaps: list[Text] = field(default_factory=list)  # what a person must name or put in place before
     warnings: list[Text] = field(default_factory=list)
     addresses: list[str] = field(default_factory=list)
+    fetched: list[str] = field(default_factory=list)  # packages of the vendor that come with the bundle
 
     @property
     def family(self) -> str:

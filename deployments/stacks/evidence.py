@@ -1,6 +1,8 @@
-"""Whether what a step is to bring about is there: read from files alone, so that it takes a moment."""
+"""Whether what a step is to bring about is there: read from files, so that it takes a moment; of an image the engine
+is asked."""
 
 import re
+import subprocess
 from pathlib import Path
 
 from deployments.stacks.versions import same
@@ -9,11 +11,15 @@ from deployments.steps import Evidence
 PYTHON = re.compile(r"python3?(\.\d+)?")
 MOST_BYTES = 256 * 1024
 MOST_FILES = 40
+IMAGE = re.compile(r"(docker|podman|nerdctl) image")  # in place of a file
+ANSWER_S = 60.0
 
 
 def found(evidence: Evidence) -> bool:
     """Whether the file is there, and holds the line; of an environment's Python, whether the packages are installed
     whole, in these versions; of a folder, whether it is of that version by its name or by a file of its installer."""
+    if engine := IMAGE.fullmatch(evidence.file):
+        return _has_image(engine[1], evidence.value)
     path = Path(evidence.file)
     if path.is_dir():
         told = evidence.value.partition("=")[2] == path.name
@@ -26,6 +32,17 @@ def found(evidence: Evidence) -> bool:
         wanted = [word.strip().split(" ") for word in evidence.value.split(",")]
         return all(len(pair) == 2 and has_package(path.parent.parent, *pair) for pair in wanted)
     return _holds(path, evidence.value)
+
+
+def _has_image(engine: str, image: str) -> bool:
+    try:
+        asked = subprocess.run(
+            [engine, "image", "inspect", image], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, timeout=ANSWER_S,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == 0
 
 
 def _holds(path: Path, wanted: str) -> bool:

@@ -1,7 +1,7 @@
 """What an operator chooses for a plan, and which choices there can be."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from deployments.stacks import actions
 from deployments.steps import Text
@@ -16,6 +16,10 @@ class Options:
     `layering`: empty | wheels, how vLLM comes without its torch (install.md 8a). `wheelhouse`: a folder on the
     server that takes the place of every index; `bundle`: `name@digest` of one that the console hands out, which does
     so too. `extra_index`: further indexes, with blanks between. `packages`: the folder with packages of the vendor.
+
+    `private`: "yes" where pip needs the site's authority or login for these indexes, which the server asks for when
+    the step runs. `bundled`: packages of the vendor that the bundle holds, with blanks between; `bundled_in`: the
+    folder on the server in which they lie, '' where they are fetched.
     """
 
     route: str = "auto"
@@ -32,7 +36,13 @@ class Options:
     python: str = ""
     extra_index: str = ""
     bundle: str = ""
+    private: str = ""
+    bundled: str = ""
+    bundled_in: str = ""
 
+
+INNER = ("private", "bundled", "bundled_in")  # what the console finds out, and nobody chooses
+CHOICES = tuple(field.name for field in fields(Options) if field.name not in INNER)
 
 ROUTES, CANN_PLACES, LAYERINGS = ("auto", "venv", "container"), ("own", "shared"), ("empty", "wheels")
 
@@ -62,6 +72,9 @@ FORMS: list[tuple[str, str, Text]] = [
         Text("须为 http(s) 地址，以空格分隔，至多五个。", "it is http(s) addresses with blanks between, five at most."),
     ),
     ("bundle", rf"{BUNDLE}@[0-9a-f]{{64}}", Text("没有这个离线包。", "there is no such bundle.")),
+    ("private", "yes", Text("须为 yes。", "it is yes.")),
+    ("bundled", rf"{PART}(?: {PART}){{0,39}}", Text("须为文件名。", "it is names of files.")),
+    ("bundled_in", PATH, A_PATH),
     (
         "registry",
         r"[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[a-z0-9._-]+)*",

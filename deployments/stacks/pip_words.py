@@ -23,11 +23,26 @@ MEANS = (
         ),
     ),
     (
+        r"no module named '?deployments",
+        Text(
+            "这台服务器的代理太旧，不认识这一步。请先升级代理，再重试。",
+            "This server's agent is too old for this step. Upgrade the agent, then try again.",
+        ),
+    ),
+    (
+        r"\b(401|403) (client )?error|http error (401|403)|credentials not correct",
+        Text(
+            "软件包索引拒绝登录（用户或密码不对，或没有给出）。请在控制台改正 PACKAGE_PASSWORDS 并重启，再重试。",
+            "The index of packages does not let us in: user or password are wrong, or none were given. Mend "
+            "PACKAGE_PASSWORDS on the console, start it anew, then try again.",
+        ),
+    ),
+    (
         r"do not match the hashes|hash mismatch",
         Text(
-            "下载的文件与索引给出的摘要不符。请检查与索引之间的代理或镜像，再重试。",
-            "What was downloaded does not have the digest that the index names. Look at the proxy or mirror between "
-            "here and the index, then try again.",
+            "下载的文件与索引给出的摘要不符：下载中断，或中间的代理、镜像改动了它。请检查它们，再重试。",
+            "What was downloaded does not have the digest that the index names: it broke off, or a proxy or mirror in "
+            "between has changed it. Look at them, then try again.",
         ),
     ),
     (
@@ -41,9 +56,9 @@ MEANS = (
     (
         r"certificate_verify_failed|sslerror",
         Text(
-            "不信任软件包索引的证书。请把它的 CA 加入本机，或改用离线包，再重试。",
-            "The certificate of the index is not trusted here. Add its authority to this server, or use a bundle, then "
-            "try again.",
+            "不信任软件包索引的证书。请在控制台以 PACKAGE_INDEX_CA 给出其 CA 并重启，或改用离线包，再重试。",
+            "The certificate of the index is not trusted here. Name its authority with PACKAGE_INDEX_CA on the console "
+            "and start that anew, or use a bundle, then try again.",
         ),
     ),
     (
@@ -53,6 +68,15 @@ MEANS = (
             "连不到软件包索引。请检查本机到索引的网络与 http_proxy，或改用离线包，再重试。",
             "The index of packages cannot be reached. Look at the network to it and at http_proxy, or use a bundle, "
             "then try again.",
+        ),
+    ),
+    (
+        r"incompleteread|connection broken|remote end closed|connection aborted|connection reset|download failed "
+        r"because not enough bytes",
+        Text(
+            "下载中断：索引或中间的代理断开了连接。请检查它们，再重试。",
+            "A download broke off: the index or a proxy in between closed the connection. Look at them, then try "
+            "again.",
         ),
     ),
     (

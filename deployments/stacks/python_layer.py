@@ -20,6 +20,10 @@ QUIET = ("--no-input", "--progress-bar", "off")  # a bar on no terminal tells no
 PATIENCE = ("--timeout", "30", "--retries", "2")  # an index that hangs is given up after a minute and a half
 CPU_INDEXES = ("https://download.pytorch.org/whl/cpu",)  # PyPI's torch for x86_64 wants CUDA
 PACKAGES = ("torch", "torch_npu", "vllm", "vllm_ascend")
+SIGNED_IN = Text(
+    "使用站点设置里的索引 CA 与登录；密码不出现在命令、计划与日志里。",
+    "With the authority and logins that the site has set for its indexes; no password stands in command, plan or log.",
+)
 AGENTS_OWN = Python(PYTHON, "")
 
 
@@ -158,11 +162,9 @@ def _plugin(draft: Draft, venv: str, set_env: list[str]) -> None:
     soc = draft.catalogue.families[draft.family].soc_version if draft.family else None
     draft.add(
         PlannedStep(
-            "vllm_ascend", "python", title, argv=with_env(set_env, argv), timeout_s=PIP_S, means=MEANS, fills=venv,
-            env=(
-                *((("SOC_VERSION", soc),) if soc and stack.wheel is False else ()),
-                *((("PIP_CONFIG_FILE", "/dev/null"),) if offline(draft) else ()),
-            ),
+            "vllm_ascend", "python", title, argv=signed_in(draft, with_env(set_env, argv)), timeout_s=PIP_S,
+            means=MEANS, fills=venv,
+            env=(*((("SOC_VERSION", soc),) if soc and stack.wheel is False else ()), *settled(draft)),
             note=Text(
                 "pip 会提示依赖冲突（vllm 想要另一个 torch），属正常。",
                 "pip names a conflict (vllm wants another torch), which is expected.",
@@ -188,7 +190,8 @@ def index(draft: Draft, *, extra: bool = True) -> list[str]:
         return [*QUIET, "--no-index", "--find-links", house]
     main = draft.options.index or draft.catalogue.addresses["index"]
     more = extra_indexes(draft) if extra else ()
-    draft.calls(main, *more)
+    linked = draft.catalogue.addresses.get("files", {})
+    draft.calls(*(address for one in (main, *more) for address in (one, *linked.get(one, ()))))
     return [*QUIET, *PATIENCE, "--index-url", main, *(word for url in more for word in ("--extra-index-url", url))]
 
 
@@ -223,15 +226,31 @@ def _pip(
     draft: Draft, key_: str, title: Text, venv: str, argv: list[str], env: tuple[tuple[str, str], ...] = (),
     reads: Evidence | None = None,
 ) -> None:  # fmt: skip
-    """A step of pip; one with `reads` is skipped where that is there. Offline no file of settings names an index."""
-    if offline(draft):
-        env = (*env, ("PIP_CONFIG_FILE", "/dev/null"))
+    """A step of pip; one with `reads` is skipped where that is there."""
+    words = (f"{venv}/bin/python", "-m", "pip", *argv)
+    asks = "install" in argv
+    env = (*env, *settled(draft)) if asks else env
     draft.add(
         PlannedStep(
-            key_, "python", title, argv=(f"{venv}/bin/python", "-m", "pip", *argv), env=env, timeout_s=PIP_S,
+            key_, "python", title, argv=signed_in(draft, words) if asks else words, env=env, timeout_s=PIP_S,
             reads=reads, once=reads is not None, means=MEANS, fills=venv,
+            note=SIGNED_IN if asks and draft.options.private else None,
         )
     )  # fmt: skip
+
+
+def settled(draft: Draft) -> tuple[tuple[str, str], ...]:
+    """What keeps a file of pip's settings on the server from naming indexes that the plan does not print, and versions
+    that are not the stack's."""
+    if offline(draft):
+        return (("PIP_CONFIG_FILE", "/dev/null"),)
+    main = draft.options.index or draft.catalogue.addresses["index"]
+    return (("PIP_EXTRA_INDEX_URL", main), ("PIP_CONSTRAINT", "/dev/null"))
+
+
+def signed_in(draft: Draft, argv: tuple[str, ...]) -> tuple[str, ...]:
+    """The command with the authority and the logins of the site, where its indexes ask for them."""
+    return (*python_module("deployments.agent.indexed"), *argv) if draft.options.private else argv
 
 
 def _step(
@@ -291,7 +310,8 @@ def _cpu_torch(draft: Draft, key_: str, venv: str) -> bool:
     torch = draft.stack.torch
     title = Text(f"安装 torch {torch}（不带 CUDA）", f"Install torch {torch}, without CUDA")
     there = Evidence(f"{venv}/bin/python", f"torch {torch}")
-    _pip(draft, key_, title, venv, ["install", *index(draft), f"torch=={torch}"], reads=there)
+    # The whole name of the version: where that index does not answer, the first one has torch with gigabytes of CUDA.
+    _pip(draft, key_, title, venv, ["install", *index(draft), f"torch=={torch}+cpu"], reads=there)
     return True
 
 

@@ -170,6 +170,14 @@ def code(body: str, mac: str) -> HttpResponseBase:
 
 
 @signed
+def indexes(body: str, mac: str) -> HttpResponseBase:
+    """How to get at the site's package indexes, sealed for the server."""
+    return HttpResponse(
+        signed_calls.indexes(body, mac), content_type="application/octet-stream", headers={"Cache-Control": "no-store"}
+    )
+
+
+@signed
 def wheels(body: str, mac: str) -> HttpResponseBase:
     """A file of a bundle."""
     path = signed_calls.wheels(body, mac)

@@ -1,6 +1,5 @@
 """Install a stack on a server, go back to another that lies there, uninstall one: each asks, then queues a job."""
 
-from dataclasses import fields
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -11,10 +10,8 @@ from django.views.decorators.http import require_http_methods
 from console.errors import Conflict, ConsoleError
 from deployments.models import Server
 from deployments.services import in_use, installs, jobs, stacks, waiting
-from deployments.stacks.options import Options
+from deployments.stacks.options import CHOICES
 from deployments.views.lookup import check_may_operate, find_server, user_of
-
-NAMES = [field.name for field in fields(Options)]
 
 
 @require_http_methods(["GET", "POST"])
@@ -23,8 +20,8 @@ def stack_install(request: HttpRequest, name: str, server: str) -> HttpResponse:
     check_may_operate(request)
     stack, found = stacks.find(name), find_server(server)
     given = request.POST if request.method == "POST" else request.GET
-    chosen = {one: given[one].strip()[:300] for one in NAMES if given.get(one, "").strip()}
-    made = installs.plan_of(found, stack, installs.options_for(found, chosen))
+    chosen = {one: given[one].strip()[:300] for one in CHOICES if given.get(one, "").strip()}
+    made = installs.plan_of(found, stack, installs.options_for(found, chosen, stack))
     digest = installs.digest(made)
     more = {"plan": made, "seen": digest, "chosen": chosen, "addresses": made.addresses}
 

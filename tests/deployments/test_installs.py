@@ -10,7 +10,7 @@ from console.errors import Conflict, ConsoleError, Invalid, NotFound
 from console.models import ApiToken, User
 from deployments.kinds import install
 from deployments.models import Job, Server
-from deployments.services import batches, bundle_make, installs, jobs, selection, stacks, wheel_bundles
+from deployments.services import batches, bundle_import, installs, jobs, selection, stacks, wheel_bundles
 from deployments.stacks import bundles
 from deployments.steps import read_params
 from tests.deployments import tiny_wheels
@@ -234,7 +234,7 @@ def kept(tmp_path, settings):
     folder.mkdir()
     about = {"stack": STACK, "arch": "x86_64", "python": "3.11", "made": str(datetime.now(UTC))}
     bundles.pack(list(house.iterdir()), folder, 0, about)
-    return bundle_make.bring_in(folder, lambda _line: None)
+    return bundle_import.bring_in(folder, lambda _line: None)
 
 
 def test_a_bundle_takes_the_place_of_every_index(browser, server, operator, kept):

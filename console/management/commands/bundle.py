@@ -1,4 +1,4 @@
-"""`manage.py bundle make|check|import|list|remove`: offline bundles of the wheels of a stack."""
+"""`manage.py bundle make|add|check|import|list|remove`: offline bundles of the wheels of a stack."""
 
 import platform
 import re
@@ -6,12 +6,22 @@ from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from console.errors import ConsoleError
-from deployments.services import bundle_make, stacks, wheel_bundles
+from deployments.services import (
+    bundle_add,
+    bundle_fetch,
+    bundle_import,
+    bundle_make,
+    package_sources,
+    stacks,
+    wheel_bundles,
+)
 from deployments.stacks import bundles
 from deployments.stacks.bundles import BadBundle
+from deployments.stacks.options import INDEX
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 LEAST = 64 << 10
@@ -34,7 +44,7 @@ class Command(BaseCommand):
         verbs = parser.add_subparsers(dest="verb", required=True)
         make = verbs.add_parser("make", help="Fetch the wheels of a stack and pack them.")
         make.add_argument("stack", help="name of the stack: manage.py stacks")
-        make.add_argument("--arch", choices=sorted(bundle_make.GLIBC), default=platform.machine())
+        make.add_argument("--arch", choices=sorted(bundle_fetch.GLIBC), default=platform.machine())
         make.add_argument("--python", default="", metavar="3.11", help="of the servers; by default one with wheels")
         make.add_argument("--out", type=Path, default=Path(), help="folder in which the bundle's own is made")
         make.add_argument("--split", type=size, default=0, metavar="2G", help="parts of at most this size")
@@ -42,8 +52,12 @@ class Command(BaseCommand):
         make.add_argument("--extra-index", action="append", default=[], help="another index; may be given again")
         make.add_argument("--wheels", type=Path, help="a folder with wheels that count as well")
         make.add_argument("--no-index", action="store_true", help="take wheels from --wheels alone")
-        for verb, text in (("check", "Is it whole? The first damaged part is named."), ("import", "Keep it here.")):
-            verbs.add_parser(verb, help=text).add_argument("folder", type=Path)
+        add = verbs.add_parser("add", help="Put in packages of the vendor, and wheels that were missing.")
+        add.add_argument("folder", type=Path)
+        add.add_argument("files", type=Path, nargs="+", help="files, or folders of which those are taken that it wants")
+        check = verbs.add_parser("check", help="Is it whole? The first damaged file is named.")
+        check.add_argument("folder", type=Path, help="its folder, or the name of one that the console keeps")
+        verbs.add_parser("import", help="Keep it here.").add_argument("folder", type=Path)
         verbs.add_parser("list", help="Those that the console keeps.")
         verbs.add_parser("remove", help="Keep it no longer.").add_argument("name")
 
@@ -61,24 +75,53 @@ class Command(BaseCommand):
         stack = stacks.find(given["stack"])
         if given["python"] and not re.fullmatch(r"3\.\d{1,2}", given["python"]):
             raise CommandError(f"“{given['python']}” is no version such as 3.11.")
-        target = bundle_make.Target(
-            given["arch"], bundle_make.python_for(stack, given["python"]), given["index"], tuple(given["extra_index"]),
-            given["wheels"], given["no_index"],
+        for address in filter(None, [given["index"], *given["extra_index"]]):
+            if not re.fullmatch(INDEX, address, re.ASCII):
+                raise CommandError(f"“{address}” is no http(s) address without a password: name those in "
+                                   "PACKAGE_PASSWORDS.")  # fmt: skip
+        target = bundle_fetch.Target(
+            given["arch"], bundle_make.python_for(stack, given["python"]), given["index"] or settings.PACKAGE_INDEX,
+            tuple(given["extra_index"] or settings.PACKAGE_EXTRA_INDEX.split()), given["wheels"], given["no_index"],
+            package_sources.logins(), package_sources.authorities(),
         )  # fmt: skip
         say = self.stdout.write
         made = bundle_make.make(stack, stacks.catalogue(), target, given["out"], split=given["split"], say=say)
         manifest = bundles.read_manifest(bundles.manifest_in(made))
         say(bundle_make.summary(manifest))
-        for file in manifest["vendor"]:
-            say(f"To be put on the servers by hand: {file}")
+        self._told_of(manifest, made)
         say(f"In {made}. Carry it over, then: manage.py bundle import {made.name}")
 
+    def _told_of(self, manifest: dict[str, Any], folder: Path) -> None:
+        """Say what is to be put in by hand. Raises CommandError where it cannot be used without."""
+        for line in bundle_make.wanted(manifest):
+            self.stdout.write(line)
+        if manifest["missing"]:
+            n = len({row["requirement"] for row in manifest["missing"]})
+            raise CommandError(
+                f"{folder} is not complete: {n} of its packages could not be had, see above. Put their wheels in with "
+                f"“manage.py bundle add {folder} FILE …”, or make it again with an index that has them."
+            )
+
+    def _add(self, folder: Path, files: list[Path], **_rest: Any) -> None:
+        manifest = bundle_add.add(folder, files, self.stdout.write)
+        self.stdout.write(bundle_make.summary(manifest))
+        for line in bundle_make.wanted(manifest):
+            self.stdout.write(line)
+
     def _check(self, folder: Path, **_rest: Any) -> None:
-        self.stdout.write(f"Whole: {bundle_make.summary(bundles.check(folder, self.stdout.write))}")
+        kept = wheel_bundles.folder() / folder.name
+        if not folder.exists() and folder.parent == Path() and kept.is_dir():
+            manifest = bundle_import.check_kept(kept)
+        else:
+            manifest = bundles.check(folder, self.stdout.write)
+        self.stdout.write(f"Whole: {bundle_make.summary(manifest)}")
+        self._told_of(manifest, folder)
 
     def _import(self, folder: Path, **_rest: Any) -> None:
-        kept = bundle_make.bring_in(folder, self.stdout.write)
+        kept = bundle_import.bring_in(folder, self.stdout.write)
         self.stdout.write(f"{kept.name} is handed out from now on: choose it in the plan of {kept.stack}.")
+        for line in bundle_make.wanted(kept.manifest):
+            self.stdout.write(line)
 
     def _list(self, **_rest: Any) -> None:
         found = wheel_bundles.present()
@@ -90,5 +133,5 @@ class Command(BaseCommand):
             self.stdout.write("None yet. Bring one in: manage.py bundle import DIR")
 
     def _remove(self, name: str, **_rest: Any) -> None:
-        bundle_make.take_out(name)
+        bundle_import.take_out(name)
         self.stdout.write(f"{name} is handed out no longer.")

