@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -162,6 +162,22 @@ def run(attempt: Attempt, mark: reboots.Mark | None = None) -> Verdict | None:
 
     None when the job waits for the server to start anew.
     """
+    steps = walk(attempt, mark)
+    try:
+        n, step = next(steps)
+        while True:
+            n, step = steps.send(restart(attempt, n, step) if step.reboot else run_step(attempt, n, step))
+    except StopIteration as end:
+        found: Verdict | None = end.value
+        return found
+
+
+Walk = Generator[tuple[int, Step], Outcome | None, Verdict | None]
+
+
+def walk(attempt: Attempt, mark: reboots.Mark | None = None) -> Walk:
+    """The same, but each step that has to run is asked for, and its outcome is to be sent in: on a simulated server
+    steps are acted out by somebody else."""
     spec, writer = attempt.spec, attempt.writer
     said = spool.said(attempt.folder) if mark else set()
     if mark is None:
@@ -187,7 +203,7 @@ def run(attempt: Attempt, mark: reboots.Mark | None = None) -> Verdict | None:
                 if done.state == "failed":
                     verdict = ("failed", None, _reason(n, step, done))
                 continue
-        outcome = restart(attempt, n, step) if step.reboot else run_step(attempt, n, step)
+        outcome = yield n, step
         if outcome is None:
             return None
         if outcome.reason and outcome.state == "failed":
@@ -204,7 +220,7 @@ def satisfied(attempt: Attempt, step: Step) -> Outcome | None:
     for one that has to run."""
     wanted = step.evidence or step.reads
     assert wanted is not None
-    if evidence.found(wanted):
+    if evidence.found(wanted, root_of(attempt.config)):
         attempt.writer.say(f"已满足 Satisfied: {wanted.file}{' · ' if wanted.value else ''}{wanted.value}")
         return Outcome("skipped")
     if step.evidence is None:
@@ -249,10 +265,19 @@ def run_step(
     outcome = running.run(dataclasses.replace(step, argv=argv), env, attempt.folder)
     if outcome.state == "cancelled":
         return _cancelled(attempt, outcome.exit)
-    told = told_reason(reason) if outcome.state == "failed" else None
-    if outcome.state == "succeeded" and step.reads and not evidence.found(step.reads):
+    return settled(attempt, step, outcome, told_reason(reason))
+
+
+def settled(attempt: Attempt, step: Step, outcome: Outcome, told: Text | None) -> Outcome:
+    """How a step ended: it must have brought about what it `reads`; `told` is why it failed in its program's words."""
+    if outcome.state == "succeeded" and step.reads and not evidence.found(step.reads, root_of(attempt.config)):
         return Outcome("failed", outcome.exit, _not_brought_about(step.reads))
-    return dataclasses.replace(outcome, reason=told) if told else outcome
+    return dataclasses.replace(outcome, reason=told) if told and outcome.state == "failed" else outcome
+
+
+def root_of(config: Config) -> Path:
+    """Below what the files that evidence names lie; those of a simulated server have a folder of their own."""
+    return config.root if config.simulated else Path("/")
 
 
 def _not_brought_about(wanted: Evidence) -> Text:

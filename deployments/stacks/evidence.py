@@ -11,10 +11,10 @@ MOST_BYTES = 256 * 1024
 MOST_FILES = 40
 
 
-def found(evidence: Evidence) -> bool:
+def found(evidence: Evidence, root: Path = Path("/")) -> bool:
     """Whether the file is there, and holds the line; of an environment's Python, whether the packages are installed
     whole, in these versions; of a folder, whether it is of that version by its name or by a file of its installer."""
-    path = Path(evidence.file)
+    path = root / evidence.file.lstrip("/")
     if path.is_dir():
         told = evidence.value.partition("=")[2] == path.name
         return told or any(_holds(one, evidence.value) for one in sorted(path.glob("*install.info"))[:MOST_FILES])
