@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from deployments.stacks.said import FINE, ended
 from deployments.steps import Text
@@ -24,11 +24,11 @@ def main(arguments: list[str]) -> int:
     return ended(problem(folder, free, wanted))
 
 
-def told(folder: Path, free: float, wanted: int) -> str:
+def told(folder: PurePath, free: float, wanted: int) -> str:
     return f"{folder}: {free:.1f} GiB free, {wanted} GiB wanted"
 
 
-def problem(folder: Path, free: float, wanted: int) -> Text:
+def problem(folder: PurePath, free: float, wanted: int) -> Text:
     """What is wrong with so much room, FINE where nothing is."""
     if free >= wanted:
         return FINE
