@@ -37,6 +37,7 @@ def host_layer(host: FactsHost) -> Facts:
     paired = any(in_range(has, low, high) for low, high in ranges) if has and ranges else None
     return {
         "driver": told,
+        "driver_whole": host.exists(stack.WHOLE) if told else None,
         "firmware": has,
         "firmware_range": [f"{low}–{high}" for low, high in ranges] or None,
         "paired": paired,

@@ -48,7 +48,7 @@ def _program(words: list[str], step: Step, scene: Scene, fault: str) -> Act:
     if words[1:3] == ["-m", "venv"]:
         return acts_env.make_venv(scene, words[0], words[-1], clear="--clear" in words)
     if words[1:3] == ["-m", "pip"]:
-        return acts_env.pip(scene, words[0], words[3:], step.env, fault)
+        return acts_env.pip(scene, words[0], words[3:], step, fault)
     if words[:2] == [PYTHON, "-m"]:
         return _module(words[2], words[3:], scene)
     if words[:1] == ["npu-smi"]:

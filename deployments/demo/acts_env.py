@@ -12,7 +12,7 @@ from deployments.kinds.check_probes.host import Host
 from deployments.stacks import activate, in_group, room
 from deployments.stacks.installed import ROOT
 from deployments.stacks.said import FINE
-from deployments.steps import PYTHON, Text
+from deployments.steps import PYTHON, Step, Text
 
 SIZES_MB = {"torch": 146, "torch_npu": 22, "vllm": 9, "vllm_ascend": 31, "triton_ascend": 178, "transformers": 12}
 HUNG = (
@@ -68,7 +68,7 @@ def packages(scene: Scene, venv: str) -> dict[str, str]:
     return {name: version for name, _dash, version in pairs}
 
 
-def pip(scene: Scene, python: str, words: list[str], env: dict[str, str], fault: str) -> Act:
+def pip(scene: Scene, python: str, words: list[str], step: Step, fault: str) -> Act:
     """`python -m pip install …` or `… uninstall -y …`."""
     venv = python.removesuffix("/bin/python")
     if not scene.exists(python):
@@ -76,7 +76,7 @@ def pip(scene: Scene, python: str, words: list[str], env: dict[str, str], fault:
         return Ended(127)
     if words[0] == "uninstall":
         return (yield from _pip_uninstall(scene, venv, [word for word in words[1:] if word != "-y"]))
-    wanted = _wanted(words[1:], env)
+    wanted = _wanted(words[1:], step)
     if "--index-url" in words:
         yield f"Looking in indexes: {words[words.index('--index-url') + 1]}"
     if fault == "index_hangs":
@@ -101,10 +101,13 @@ def pip(scene: Scene, python: str, words: list[str], env: dict[str, str], fault:
     return DONE
 
 
-def _wanted(words: list[str], env: dict[str, str]) -> dict[str, str]:
-    """Name -> version of the pins on the command line."""
+def _wanted(words: list[str], step: Step) -> dict[str, str]:
+    """Name -> version of the pins on the command line, and of what the step is to have brought about beside."""
     found = dict(word.split("==", 1) for word in words if "==" in word and not word.startswith("-"))
-    if env.get("VLLM_TARGET_DEVICE") == "empty" and "vllm" in found:
+    for pair in step.reads.value.split(", ") if step.reads else ():
+        name, _blank, version = pair.partition(" ")
+        found.setdefault(name, version)
+    if step.env.get("VLLM_TARGET_DEVICE") == "empty" and "vllm" in found:
         found["vllm"] += "+empty"
     return found
 

@@ -173,7 +173,8 @@ def _cann(scene: Scene, path: str, part: str, version: str, chip: str, base: str
             f"{home}/{ARCH}-linux/{INFO}": root.toolkit_info(version, home),
         }
     elif part == "ops":
-        put = {f"{home}/{ARCH}-linux/ascend_{chip}_ops_install.info": f"version={version}\narch={ARCH}\n"}
+        info = f"package_name=Ascend-cann-{chip}-ops\nversion={version}\narch={ARCH}\n"
+        put = {f"{home}/{ARCH}-linux/ascend_{chip}_ops_install.info": info}
     else:
         drop = [f"{base}/nnal"]
         put = {

@@ -1,5 +1,6 @@
 """A simulated server whose jobs are acted out in the test's own process, without Redis and as fast as can be."""
 
+import dataclasses
 import json
 import time
 from pathlib import Path
@@ -31,10 +32,11 @@ def at_once(monkeypatch):
 
 
 class Acted:
-    """`facts`, `plan` and `run` as the console and its queue would have them; `has` changes what is there before."""
+    """`facts`, `plan` and `run` as the console and its queue would have them. `has` changes what is there before;
+    with `free` no engine holds its NPUs."""
 
-    def __init__(self, name: str, folder: Path, **has: object) -> None:
-        self.made, self.folder = fleet.by_name(name), folder / name
+    def __init__(self, name: str, folder: Path, *, free: bool = False, **has: object) -> None:
+        self.made, self.folder, self.free = fleet.by_name(name), folder / name, free
         self.folder.mkdir(parents=True, exist_ok=True)
         if has:
             fields = {**contents.of(self.made).__dict__, **has}
@@ -50,6 +52,8 @@ class Acted:
         )  # fmt: skip
         self.member = Member(config, None, self.folder / "bin")
         self.member.prepare()
+        if self.free:  # no engine holds its NPUs
+            self.member.engines.server = dataclasses.replace(self.made, engines=())
 
     def facts(self) -> dict:
         return self.member.sampler.collect()
