@@ -48,6 +48,7 @@ class Member:
         self.gone = False
         self.down = (config.state_dir / reboots.FILE).exists()  # until it is seen to be up
         self.next_at = 0.0
+        self.scene: Scene | None = None
         self.last: dict[str, Any] | None = None
         self.worker: subprocess.Popen[bytes] | None = None
 
@@ -65,11 +66,14 @@ class Member:
             if (self.root / root.STAMP).exists():
                 root.change(self.root, root.files(self.server), root.files(now))
             self._changed(now)
-            self.facts_at = t
+            self.facts_at, self.scene = t, None
         return self.down
 
     def _scene(self) -> Scene:
-        return Scene(self.made, self.config.state_dir, self.engines.running, self._changed)
+        """One for all plays, which would otherwise not see each other's changes."""
+        if self.scene is None:
+            self.scene = Scene(self.made, self.config.state_dir, self.engines.running, self._changed)
+        return self.scene
 
     def _changed(self, server: fleet.DemoServer) -> None:
         """A job has installed something, or taken it away."""
