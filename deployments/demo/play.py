@@ -56,7 +56,7 @@ class Play:
 
     def __init__(self, folder: Path, config: Config, scene: Scene, lock: int) -> None:
         self.folder, self.config, self.scene, self.lock = folder, config, scene, lock
-        self.due, self.speed = 0.0, speed()
+        self.due, self.speed, self.is_over = 0.0, speed(), False
         mark = agent_reboots.read(folder)
         spool.mend_tail(folder / "lines")
         self.began_before = (folder / "lines").exists()
@@ -67,14 +67,14 @@ class Play:
         self.acts = self._run(mark)
 
     def turn(self, now: float) -> bool:
-        """Do what is due; whether the play is over."""
-        try:
-            self.due = now + next(self.acts)
-        except StopIteration:
-            return True
-        finally:
-            self.attempt.writer.flush()
-        return False
+        """Do what is due; whether the play is over, and all of it told: a full disk must not hold up the others."""
+        if not self.is_over:
+            try:
+                self.due = now + next(self.acts)
+            except StopIteration:
+                self.is_over = True
+        self.attempt.writer.flush()
+        return self.is_over and not self.attempt.writer.held
 
     def close(self) -> None:
         self.attempt.writer.close()
@@ -181,7 +181,11 @@ class Play:
         if self._is_unwanted():
             return Outcome("cancelled", None, runner.CANCELLED)
         runner.note_step(self.attempt, n)
-        mark = agent_reboots.leave(self.folder, self.config, n, step.reboot_s, by_hand=False)
+        try:
+            mark = agent_reboots.leave(self.folder, self.config, n, step.reboot_s, by_hand=False)
+        except OSError:
+            agent_reboots.clear(self.folder)
+            return Outcome("failed", None, runner.NO_ROOM)
         self.attempt.writer.events(agent_reboots.waiting_event(mark))
         self.attempt.writer.sync()
         yield runner.TELL_S  # a moment for the link to tell the console why this server will fall silent

@@ -63,7 +63,7 @@ def test_a_fault_then_the_way_out_then_nothing_is_left_to_do(console, token):
     assert failed["state"] == "failed" and "kernel modules were not built" in failed["reason"]
     assert failed["simulated"] and failed["params"]["fault"] == "dkms_fails"
     facts_say(console, token, driver="26.0.rc1", driver_whole=False)
-    shown = Browser(console).get(f"/servers/{SERVER}/facts/")
+    shown = Browser(console).get(f"/servers/{SERVER}/facts")
     assert "half installed" in shown
     assert "Upgrade the driver to 26.0.rc1" in Browser(console).get(f"/stacks/{STACK}/plan/{SERVER}/")
 
