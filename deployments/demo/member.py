@@ -46,7 +46,7 @@ class Member:
         self.look_at = 0.0
         self.jobs = 0
         self.gone = False
-        self.down = (config.state_dir / reboots.FILE).exists()  # until it is seen to be up
+        self.down = False
         self.next_at = 0.0
         self.scene: Scene | None = None
         self.last: dict[str, Any] | None = None
@@ -60,8 +60,9 @@ class Member:
 
     def is_down(self, t: float) -> bool:
         """Whether it starts anew; back again, it has what was installed before, and tells its facts."""
-        before, self.down = self.down, reboots.is_down(self.config.state_dir, t)
-        if before and not self.down:
+        seen = reboots.look(self.config.state_dir, t)
+        self.down = seen == "down"
+        if seen == "back":
             now = contents.now(self.made, self.config.state_dir)
             if (self.root / root.STAMP).exists():
                 root.change(self.root, root.files(self.server), root.files(now))

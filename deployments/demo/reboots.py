@@ -29,11 +29,16 @@ def begin(state_dir: Path, t: float, down_s: float = DOWN_S) -> None:
 
 def is_down(state_dir: Path, t: float) -> bool:
     """Whether it is on its way; the first question after that brings it back with a new boot id."""
+    return look(state_dir, t) == "down"
+
+
+def look(state_dir: Path, t: float) -> str:
+    """Whether it is "up" or "down", or has come "back" just now, with a new boot id, which is told once."""
     told = _read(state_dir)
     if told is None or told["done"] or t < told["from"]:
-        return False
+        return "up"
     if t < told["until"]:
-        return True
+        return "down"
     shutil.rmtree(state_dir / "engines", ignore_errors=True)  # what jobs had started there
     contents.started(state_dir)
     made = secrets.token_hex(16)
@@ -41,7 +46,7 @@ def is_down(state_dir: Path, t: float) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     spool.write_whole(path, f"{made}\n".encode())
     _write(state_dir, {**told, "done": True, "boot_id": made})
-    return False
+    return "back"
 
 
 def uptime_s(state_dir: Path) -> int | None:
