@@ -55,9 +55,9 @@ def cann(host: FactsHost) -> Facts:
         path = host.env.get(name, "").rstrip("/")
         if path.startswith("/") and path not in found and (version := stack.toolkit_version(host, path)):
             found[path] = version
-    for folder in _of_stacks(host):
-        if version := stack.toolkit_version(host, f"{folder}/cann"):
-            found[f"{folder}/cann"] = version
+    for path in [f"{base}/{home}" for base in _of_stacks(host) for home in ("cann", "ascend-toolkit/latest")]:
+        if version := stack.toolkit_version(host, path):
+            found[path] = version
     used = (_used(host, f"{ASCEND}/{folder}") for folder in USED)
     rows = _rows(found)
     places = [f"{path}/{arch}" for path in found for arch in stack.ARCHES]

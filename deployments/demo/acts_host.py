@@ -164,12 +164,13 @@ def _cann(scene: Scene, path: str, part: str, version: str, chip: str, base: str
         yield f"tar: {base}/tools: Cannot write: No space left on device"
         return Ended(1)
     home, link, first = home_of(base, version)
+    env = f"{base}/ascend-toolkit" if not link else home
     put = {f"{first}": link} if link else {}
     drop: list[str] = []
     if part == "toolkit":
         drop = [first] if link else []
         put |= {
-            f"{home}/set_env.sh": f"export ASCEND_HOME_PATH={home}\n",
+            f"{env}/set_env.sh": f"export ASCEND_HOME_PATH={home}\n",
             f"{home}/{ARCH}-linux/{INFO}": root.toolkit_info(version, home),
         }
     elif part == "ops":
@@ -191,7 +192,7 @@ def home_of(base: str, version: str) -> tuple[str, str, str]:
     """(folder of a CANN, text of the link to it, path of that link); without a link where the layout is the old one."""
     if at_least(version, f"{NEW_LAYOUT[:3]}.X"):
         return f"{base}/cann-{version}", f"{root.LINK}cann-{version}", f"{base}/cann"
-    return f"{base}/ascend-toolkit", "", f"{base}/ascend-toolkit"
+    return f"{base}/ascend-toolkit/latest", "", f"{base}/ascend-toolkit"
 
 
 def cann_uninstall(scene: Scene, path: str) -> Act:

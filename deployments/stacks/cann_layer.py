@@ -153,7 +153,8 @@ def _reads(draft: Draft, part: str, base: str) -> Evidence | None:
         return None
     if part == "nnal":
         return Evidence(f"{base}/nnal/atb/set_env.sh", "")
-    return Evidence(f"{_home(base, draft.cann)}/{draft.arch}-linux/{INFO}", f"version={draft.cann}")
+    newest = "" if at_least(draft.cann, f"{NEW_LAYOUT[:3]}.X") else "/latest"
+    return Evidence(f"{_home(base, draft.cann)}{newest}/{draft.arch}-linux/{INFO}", f"version={draft.cann}")
 
 
 def _ops(draft: Draft, version: str, base: str, *, fresh: bool) -> None:

@@ -53,6 +53,8 @@ CASES = [
     ("kp-12", {}, OLD, {"driver": "25.0.rc1.1", "firmware": "7.7.0.1.231"}, "downgrade", DOWNGRADE, "25.0.rc1.1"),
     ("kp-20", {"firmware": "9.0.0.0.205"}, OLD, {"firmware": "7.8.0.2.212"}, "firmware", FIRMWARE_ALONE, "25.5.0"),
     ("kp-16", {}, OLD, {"firmware": "7.8.0.2.212"}, "upgrade", UPGRADE, "25.5.0"),  # half installed, npu-smi is dumb
+    # A CANN of the layout before 8.5, beside the shared one.
+    ("kp-08", {"gone": ("opt/vllm-ascend/lib",)}, "vllm-ascend-0.13.0rc1", {}, "none", [], "25.5.0"),
     ("kp-11", {}, NEW, {}, "none", [], "25.7.rc1"),  # A5 with a driver that will do
     ("kp-17", {"gone": ("opt/vllm-ascend",)}, NEW, {}, "none", [], "25.5.1"),  # A3, the environment alone
 ]  # fmt: skip
