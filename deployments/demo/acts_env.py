@@ -41,7 +41,7 @@ def minor_of(scene: Scene, python: str) -> str:
 def make_venv(scene: Scene, python: str, folder: str, *, clear: bool) -> Act:
     """`python -m venv`, which prints nothing."""
     minor = minor_of(scene, python)
-    yield 3.0
+    yield 2.0
     whole = scene.python if python == PYTHON else f"{minor}.10"
     put = {
         f"{folder}/pyvenv.cfg": f"home = /usr/bin\nversion = {whole}\n",
@@ -83,10 +83,10 @@ def pip(scene: Scene, python: str, words: list[str], step: Step, fault: str) -> 
         return (yield from _hangs(next(iter(wanted), "vllm")))
     for name, version in wanted.items():
         yield f"Collecting {name}=={version}"
-        yield 1.0
+        yield 0.5
         size = SIZES_MB.get(plain(name), 1)
         yield f"  Downloading {plain(name)}-{version}-py3-none-any.whl ({size} MB)"
-        yield min(6.0, size / 25)
+        yield min(4.0, size / 40)
     yield f"Installing collected packages: {', '.join(wanted) or 'none'}"
     yield 3.0
     if fault == "disk_full":
@@ -258,7 +258,7 @@ def probes(group: str, host: Host) -> Act:
 
 def try_python(scene: Scene, folder: str, script: str) -> Act:
     """The smoke tests: what is imported must be there, and NPUs must answer."""
-    yield 4.0
+    yield 2.0
     has = packages(scene, f"{folder}/venv")
     if "device_count" in script:
         if scene.has.loaded is None:

@@ -159,7 +159,7 @@ def _cann(scene: Scene, path: str, part: str, version: str, chip: str, base: str
     stamp = time.strftime("%Y%m%d-%H:%M:%S")
     yield f"[{name}] [{stamp}] [INFO] LogFile:/var/log/ascend_seclog/ascend_{part}_install.log"
     yield f"[{name}] [{stamp}] [INFO] install package {file} start"
-    yield {"toolkit": 8.0, "ops": 5.0, "nnal": 3.0}[part]
+    yield {"toolkit": 6.0, "ops": 4.0, "nnal": 2.0}[part]
     if part == "toolkit" and fault == "disk_full":
         yield f"tar: {base}/tools: Cannot write: No space left on device"
         return Ended(1)

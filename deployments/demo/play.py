@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from deployments import locks
 from deployments.agent import reboots as agent_reboots
@@ -49,6 +49,14 @@ class NoSignals:
     """What a runner knows of the signals it was sent: here it is sent none."""
 
     terminated = False
+
+
+class Cut(NamedTuple):
+    """Why a step is ended before it has ended by itself; nothing of it where it is not."""
+
+    cancelled: bool = False
+    late: bool = False
+    asked: str = ""
 
 
 class Play:
@@ -126,23 +134,30 @@ class Play:
         agent_reboots.clear(self.folder)
         heard, maker = Heard(step), LineMaker(self.attempt.writer, "o")
         until = time.monotonic() + step.timeout_s
-        act, ended = acts.of(step, self.scene, self.fault), None
-        late, asked, cancelled = False, "", False
-        while ended is None and not (late or asked or cancelled):
+        act, ended, cut = acts.of(step, self.scene, self.fault), None, Cut()
+        while ended is None and cut == Cut():
             try:
                 pause = self._hear(next(act), heard, maker)
             except StopIteration as end:
                 ended = end.value
-                break
-            wait_until = time.monotonic() + pause / self.speed
-            while (left := wait_until - time.monotonic()) > 0 and not (late or asked or cancelled):
-                yield min(left, LOOK_S)
-                maker.tick()
-                cancelled = self._is_unwanted()
-                late = not cancelled and time.monotonic() >= until
-                asked = "" if cancelled or late else heard.question()
+            else:
+                cut = yield from self._pause(pause, until, heard, maker)
         maker.close()
-        return self._judged(step, ended, heard, late=late, asked=asked, cancelled=cancelled)
+        return self._judged(step, ended, heard, cut)
+
+    def _pause(self, seconds: float, until: float, heard: Heard, maker: LineMaker) -> Generator[float, None, Cut]:
+        """Wait so long, at the usual speed, or until the step is to be ended, past `until` for instance."""
+        over, cut = time.monotonic() + seconds / self.speed, Cut()
+        while (left := over - time.monotonic()) > 0 and cut == Cut():
+            yield min(left, LOOK_S)
+            maker.tick()
+            if self._is_unwanted():
+                cut = Cut(cancelled=True)
+            elif time.monotonic() >= until:
+                cut = Cut(late=True)
+            else:
+                cut = Cut(asked=heard.question())
+        return cut
 
     def _hear(self, said: str | float | Item, heard: Heard, maker: LineMaker) -> float:
         """Pass on what an act says; for how long (at the usual speed) it then pauses."""
@@ -156,19 +171,17 @@ class Play:
         heard.feed(1, data)
         return 0.0
 
-    def _judged(
-        self, step: Step, ended: Ended | None, heard: Heard, *, late: bool, asked: str, cancelled: bool
-    ) -> Outcome:
+    def _judged(self, step: Step, ended: Ended | None, heard: Heard, cut: Cut) -> Outcome:
         writer = self.attempt.writer
-        if late:
-            writer.say("已过时限，发送 SIGINT。Past its deadline: sent SIGINT.")
-        elif asked:
-            writer.say("它在等待回答，发送 SIGINT。It waits for an answer: sent SIGINT.")
-        elif cancelled:
+        if cut.cancelled:
             writer.event("cancelling", rung="interrupt")
             return Outcome("cancelled", INTERRUPTED, runner.CANCELLED)
+        if cut.late:
+            writer.say("已过时限，发送 SIGINT。Past its deadline: sent SIGINT.")
+        elif cut.asked:
+            writer.say("它在等待回答，发送 SIGINT。It waits for an answer: sent SIGINT.")
         code = ended.code if ended else INTERRUPTED
-        outcome = judge(step, code, heard, late=late, asked=asked, cancelled=False)
+        outcome = judge(step, code, heard, late=cut.late, asked=cut.asked, cancelled=False)
         return runner.settled(self.attempt, step, outcome, ended.reason if ended else None)
 
     def _is_unwanted(self) -> bool:

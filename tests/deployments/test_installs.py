@@ -232,6 +232,19 @@ def test_npus_that_are_held_keep_a_simulated_driver_as_well(twin, operator):
     assert refused.value.code == "npus_held" and not Job.objects.exists()
 
 
+def test_stacks_on_a_simulated_server_are_switched_and_uninstalled_as_on_a_real_one(browser, operator):
+    row = Server.objects.create(
+        name="sim-3", simulated=True, facts=cpu_facts(pythons=THERE, stack_current=STACK, stack_before="cpu-0.1"),
+        last_seen_at=timezone.now(),
+    )  # fmt: skip
+    shown = browser("operator").get(f"/stacks/{STACK}/plan/sim-3/").content.decode()
+    assert "/stacks/cpu-0.1/rollback/sim-3/" in shown and f"/stacks/{STACK}/uninstall/sim-3/" in shown
+    job = jobs.queue_job(row, "rollback", {}, by=operator)
+    assert job.params == {"stack": "cpu-0.1", "folder": f"{ROOT}/cpu-0.1"}
+    with pytest.raises(Invalid):  # only an installation has faults
+        jobs.queue_job(row, "rollback", {"fault": "disk_full"}, by=operator)
+
+
 def test_a_version_that_no_source_names_is_asked_for_and_can_be_given(operator):
     row = Server.objects.create(
         name="sim-2", simulated=True, family="910B3", facts=facts("A2"), last_seen_at=timezone.now()
