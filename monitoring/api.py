@@ -14,7 +14,7 @@ from console.errors import ConsoleError
 from console.models import Alert
 from deployments.asked import Strict, find_server, user_of
 from deployments.models import Server
-from deployments.services import installs, inventory, selection, servers, stacks
+from deployments.services import faults, installs, inventory, selection, servers, stacks
 from deployments.stacks import plan
 from monitoring.services import cards, live_state, stack_holders
 
@@ -114,7 +114,8 @@ def stack_plan(request: HttpRequest, name: str, stack: str, choices: Query[PlanC
     server, wanted = find_server(name), stacks.find(stack)
     options = installs.options_for(server, choices.dict(), wanted)
     made = stacks.plan_for(server, wanted, options, stack_holders.of(server))
-    return Answer({"server": server.name, "simulated": server.simulated, **plan.as_json(made)})
+    offered = [name for name, _title in faults.possible(made)] if server.simulated else []
+    return Answer({"server": server.name, "simulated": server.simulated, "faults": offered, **plan.as_json(made)})
 
 
 @router.get("/stacks", tags=["stacks"], summary="Every stack, and how many servers match or can be brought to it")

@@ -209,33 +209,39 @@ class StepRun:
 
     def _outcome(self, step: Step) -> Outcome:
         code = self.process.returncode
-        number = code if code >= 0 else 128 - code
-        if self.is_late:
-            return Outcome(
-                "failed",
-                number,
-                Text(
-                    f"在时限 {step.timeout_s:g} 秒内没有结束，已被停止。请查看它最后的输出，再决定是否重试。",
-                    f"It did not end within its {step.timeout_s:g} s and was stopped. "
-                    "See its last lines, then decide whether to try again.",
-                ),
-                late=True,
-            )
-        if self.asked:
-            return Outcome("failed", number, _asks(self.asked))
-        if self.rung >= 0:
-            return Outcome("cancelled", number, Text("已按请求取消。", "Cancelled on request."))
-        if code in step.accepts:
-            return Outcome("succeeded", code) if self.heard.said else Outcome("failed", code, UNSAID)
-        if question := self.heard.last_question():
-            return Outcome("failed", number, _asks(question))
-        if self.heard.meaning:
-            return Outcome("failed", number, self.heard.meaning)
-        if code < 0:
-            name = processes.signal_name(-code)
-            words = Text(f"被信号 {name} 结束。", f"It was ended by {name}.")
-            return Outcome("failed", number, words)
-        return Outcome("failed", number, Text(f"退出码 {number}。", f"It ended with exit code {number}."))
+        return judge(step, code, self.heard, late=self.is_late, asked=self.asked, cancelled=self.rung >= 0)
+
+
+def judge(step: Step, code: int, heard: Heard, *, late: bool, asked: str, cancelled: bool) -> Outcome:
+    """How a step ended, by its exit code (below zero: a signal) and what it printed. `asked` is the question that it
+    was ended with; what was ended because it was late or asked is not `cancelled`."""
+    number = code if code >= 0 else 128 - code
+    if late:
+        return Outcome(
+            "failed",
+            number,
+            Text(
+                f"在时限 {step.timeout_s:g} 秒内没有结束，已被停止。请查看它最后的输出，再决定是否重试。",
+                f"It did not end within its {step.timeout_s:g} s and was stopped. "
+                "See its last lines, then decide whether to try again.",
+            ),
+            late=True,
+        )
+    if asked:
+        return Outcome("failed", number, _asks(asked))
+    if cancelled:
+        return Outcome("cancelled", number, Text("已按请求取消。", "Cancelled on request."))
+    if code in step.accepts:
+        return Outcome("succeeded", code) if heard.said else Outcome("failed", code, UNSAID)
+    if question := heard.last_question():
+        return Outcome("failed", number, _asks(question))
+    if heard.meaning:
+        return Outcome("failed", number, heard.meaning)
+    if code < 0:
+        name = processes.signal_name(-code)
+        words = Text(f"被信号 {name} 结束。", f"It was ended by {name}.")
+        return Outcome("failed", number, words)
+    return Outcome("failed", number, Text(f"退出码 {number}。", f"It ended with exit code {number}."))
 
 
 UNSAID = Text(

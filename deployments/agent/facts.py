@@ -30,7 +30,7 @@ PARTS: list[tuple[tuple[str, ...], Callable[[FactsHost], Facts]]] = [
     (("mem_total_mb", "swap_total_mb", "hugepages"), facts_system.memory),
     (("addresses",), facts_system.addresses),
     (("disks",), facts_system.disks),
-    (("driver", "firmware", "firmware_range", "paired"), facts_software.host_layer),
+    (("driver", "driver_whole", "firmware", "firmware_range", "paired"), facts_software.host_layer),
     (("cann", "cann_all", "ops", "nnal"), facts_software.cann),
     (("pythons",), facts_software.pythons),
     (("containers",), facts_software.containers),

@@ -37,6 +37,7 @@ def host_layer(host: FactsHost) -> Facts:
     paired = any(in_range(has, low, high) for low, high in ranges) if has and ranges else None
     return {
         "driver": told,
+        "driver_whole": host.exists(stack.WHOLE) if told else None,
         "firmware": has,
         "firmware_range": [f"{low}–{high}" for low, high in ranges] or None,
         "paired": paired,
@@ -54,9 +55,9 @@ def cann(host: FactsHost) -> Facts:
         path = host.env.get(name, "").rstrip("/")
         if path.startswith("/") and path not in found and (version := stack.toolkit_version(host, path)):
             found[path] = version
-    for folder in _of_stacks(host):
-        if version := stack.toolkit_version(host, f"{folder}/cann"):
-            found[f"{folder}/cann"] = version
+    for path in [f"{base}/{home}" for base in _of_stacks(host) for home in ("cann", "ascend-toolkit/latest")]:
+        if version := stack.toolkit_version(host, path):
+            found[path] = version
     used = (_used(host, f"{ASCEND}/{folder}") for folder in USED)
     rows = _rows(found)
     places = [f"{path}/{arch}" for path in found for arch in stack.ARCHES]

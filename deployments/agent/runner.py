@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -72,13 +72,16 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, required=True)
     options = parser.parse_args(argv)
     folder = options.folder.absolute()
+    config = load(options.config)
+    if config.simulated and is_acted(folder):
+        return 0  # its commands are not for this machine: the demo acts them out
     if os.getsid(0) != os.getpid():
         os.setsid()
     signals = Signals()
     try:
         lock = locks.take_lock(folder / "lock")
         mark = reboots.read(folder)
-        if lock is None or not (write_pid(folder) if mark is None else take_up(folder, mark, load(options.config))):
+        if lock is None or not (write_pid(folder) if mark is None else take_up(folder, mark, config)):
             return 0  # another runner has or had this attempt, or it waits
         writer = SpoolWriter(folder / "lines")
     except OSError as error:
@@ -87,7 +90,7 @@ def main(argv: list[str] | None = None) -> int:
         (folder / "pid").unlink(missing_ok=True)  # nothing was begun: the next runner may
         return spool.NO_ROOM
     try:
-        attempt = Attempt(folder, load(options.config), json.loads((folder / "spec.json").read_text()), writer, signals)
+        attempt = Attempt(folder, config, json.loads((folder / "spec.json").read_text()), writer, signals)
         verdict = run(attempt, mark)
         if verdict is None:  # who starts with another boot id goes on
             writer.sync()
@@ -105,6 +108,15 @@ def main(argv: list[str] | None = None) -> int:
     writer.event("ended", state=state, exit=code, reason=list(reason) if reason else None)
     writer.close()
     return 0
+
+
+def is_acted(folder: Path) -> bool:
+    """Whether the attempt is of a kind that simulated servers act out (`demo/play.py`)."""
+    try:
+        kind = load_kind(json.loads((folder / "spec.json").read_text())["kind"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return bool(getattr(kind, "ACTED", False))
 
 
 def sampler_looks_again(config: Config) -> None:
@@ -162,9 +174,27 @@ def run(attempt: Attempt, mark: reboots.Mark | None = None) -> Verdict | None:
 
     None when the job waits for the server to start anew.
     """
+    steps = walk(attempt, mark)
+    try:
+        n, step = next(steps)
+        while True:
+            n, step = steps.send(restart(attempt, n, step) if step.reboot else run_step(attempt, n, step))
+    except StopIteration as end:
+        found: Verdict | None = end.value
+        return found
+
+
+Walk = Generator[tuple[int, Step], Outcome | None, Verdict | None]
+
+
+def walk(attempt: Attempt, mark: reboots.Mark | None = None, *, again: bool = False) -> Walk:
+    """The same, but each step that has to run is asked for, and its outcome is to be sent in: on a simulated server
+    steps are acted out by somebody else, who may be cut off and go on `again` behind the last step that has ended."""
     spec, writer = attempt.spec, attempt.writer
-    said = spool.said(attempt.folder) if mark else set()
-    if mark is None:
+    said = spool.said(attempt.folder) if mark or again else set()
+    if again:
+        pass
+    elif mark is None:
         writer.event("started", attempt=spec["attempt"], pid=os.getpid(), host=os.uname().nodename)
     else:
         say_back(attempt, mark, said)
@@ -172,7 +202,7 @@ def run(attempt: Attempt, mark: reboots.Mark | None = None) -> Verdict | None:
     steps: list[Step] = kind.steps(read_params(kind.Params, spec["params"]))
     verdict: Verdict = ("succeeded", 0, None)
     for n, step in enumerate(steps, start=1):
-        if mark and n <= mark.n:
+        if (mark and n <= mark.n) or (again and ("step_end", n) in said):
             continue
         if ("step", n) not in said:
             writer.event("step", n=n, of=len(steps), title=list(step.title), argv=_shown(step.argv))
@@ -187,7 +217,7 @@ def run(attempt: Attempt, mark: reboots.Mark | None = None) -> Verdict | None:
                 if done.state == "failed":
                     verdict = ("failed", None, _reason(n, step, done))
                 continue
-        outcome = restart(attempt, n, step) if step.reboot else run_step(attempt, n, step)
+        outcome = yield n, step
         if outcome is None:
             return None
         if outcome.reason and outcome.state == "failed":
@@ -204,7 +234,7 @@ def satisfied(attempt: Attempt, step: Step) -> Outcome | None:
     for one that has to run."""
     wanted = step.evidence or step.reads
     assert wanted is not None
-    if evidence.found(wanted):
+    if evidence.found(wanted, root_of(attempt.config)):
         attempt.writer.say(f"已满足 Satisfied: {wanted.file}{' · ' if wanted.value else ''}{wanted.value}")
         return Outcome("skipped")
     if step.evidence is None:
@@ -249,10 +279,19 @@ def run_step(
     outcome = running.run(dataclasses.replace(step, argv=argv), env, attempt.folder)
     if outcome.state == "cancelled":
         return _cancelled(attempt, outcome.exit)
-    told = told_reason(reason) if outcome.state == "failed" else None
-    if outcome.state == "succeeded" and step.reads and not evidence.found(step.reads):
+    return settled(attempt, step, outcome, told_reason(reason))
+
+
+def settled(attempt: Attempt, step: Step, outcome: Outcome, told: Text | None) -> Outcome:
+    """How a step ended: it must have brought about what it `reads`; `told` is why it failed in its program's words."""
+    if outcome.state == "succeeded" and step.reads and not evidence.found(step.reads, root_of(attempt.config)):
         return Outcome("failed", outcome.exit, _not_brought_about(step.reads))
-    return dataclasses.replace(outcome, reason=told) if told else outcome
+    return dataclasses.replace(outcome, reason=told) if told and outcome.state == "failed" else outcome
+
+
+def root_of(config: Config) -> Path:
+    """Below what the files that evidence names lie; those of a simulated server have a folder of their own."""
+    return config.root if config.simulated else Path("/")
 
 
 def _not_brought_about(wanted: Evidence) -> Text:

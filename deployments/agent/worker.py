@@ -284,7 +284,8 @@ def main(argv: list[str] | None = None, runner: Sequence[str] = RUNNER) -> int:
     if options.burst:
         _dispatcher.wake = lambda: None
         work(config, burst=True)
-        adopting.adopter.tick()
+        if not config.simulated:  # there the demo's own process looks after attempts
+            adopting.adopter.tick()
     else:
         adopting.start()
         work(config, burst=False)

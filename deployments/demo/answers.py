@@ -82,10 +82,10 @@ def board(server: DemoServer, npu: int, chip: int | None) -> str:
         return fields(
             ("NPU ID", npu), ("Chip ID", chip), ("Chip Type", "Ascend"), ("Chip Name", name),
             ("Chip Version", "V1"), ("Board ID", "0x3c"), ("PCB ID", "NA"), ("BOM ID", 1),
-            ("PCIe Bus Info", found.bus_id), ("Firmware Version", server.stack.firmware),
+            ("PCIe Bus Info", found.bus_id), ("Firmware Version", server.stack.firmware or "NA"),
         )  # fmt: skip
     return fields(
-        ("NPU ID", npu), ("Software Version", server.driver), ("Firmware Version", server.stack.firmware),
+        ("NPU ID", npu), ("Software Version", server.driver), ("Firmware Version", server.stack.firmware or "NA"),
         ("Compatibility", "OK"), ("Board ID", "0x3c"), ("PCB ID", "A"), ("BOM ID", 1),
         ("PCIe Bus Info", found.bus_id), ("Slot ID", npu), ("Class ID", "NA"), ("PCI Vendor ID", "0x19E5"),
         ("PCI Device ID", f"0x{server.spec.pci}"), ("Subsystem Vendor ID", f"0x{vendor}"),

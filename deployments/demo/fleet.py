@@ -1,6 +1,6 @@
 """The simulated servers: which there are is a function of their number alone, so names and traits never change."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -91,7 +91,10 @@ class Stack:
 
 @dataclass(frozen=True)
 class DemoServer:
-    """One simulated server. `quirks` are the ways in which it is not well, see TRAITS."""
+    """One simulated server. `quirks` are the ways in which it is not well, see TRAITS.
+
+    `files` and `gone` are what jobs have changed below its root (`contents.py`).
+    """
 
     index: int
     name: str
@@ -101,6 +104,8 @@ class DemoServer:
     engines: tuple[Engine, ...]
     stack: Stack
     quirks: dict[str, Any] = field(default_factory=dict, hash=False)
+    files: Mapping[str, str] = field(default_factory=dict, hash=False)
+    gone: tuple[str, ...] = ()
 
     @property
     def holder(self) -> str:

@@ -17,6 +17,7 @@ FULL_RATE = 1000  # servers that are sampled every second; more share the same w
 TICK_S, BUSY_TICK_S = 0.05, 0.02
 MAX_WORKERS = 3
 QUEUE_S = 0.25
+MANY, CROWDED_S = 20, 0.1  # with more busy servers than that each is looked after so often, not at every turn
 
 
 class Loop:
@@ -46,6 +47,9 @@ class Loop:
         self._beat(now)
         busy = [member for member in self.members if member.is_busy]
         for member in busy:
+            if len(busy) > MANY and now < member.next_at:
+                continue
+            member.next_at = now + CROWDED_S
             member.look(now)
             if not member.is_silent(time.time()):
                 member.link.tick()

@@ -1,17 +1,19 @@
 """The files of a simulated server below its own root folder, and the tools on its PATH."""
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from deployments.agent import ROOT
 from deployments.demo import systems
 from deployments.demo.fleet import DemoServer
 
-VERSION = "1"  # of what this module writes; a new one writes every root again
+VERSION = "2"  # of what this module writes; a new one writes every root again
 STAMP = ".demo"
 LINK = "-> "
 # Those that a server does not have are here too, so that a job never finds this machine's.
@@ -45,26 +47,72 @@ def environment(server: DemoServer, root: Path, tools: Path) -> dict[str, str]:
 def ensure(server: DemoServer, root: Path) -> bool:
     """Write the server's files unless they are there already; True when it wrote."""
     made = files(server)
-    digest = hashlib.sha256(json.dumps([VERSION, made], sort_keys=True).encode()).hexdigest()
-    stamp = root / STAMP
+    digest, stamp = _digest(made), root / STAMP
     if stamp.exists() and stamp.read_text(encoding="utf-8") == digest:
         return False
     shutil.rmtree(root, ignore_errors=True)
     for name, text in made.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if name.endswith("/"):
-            path.mkdir(exist_ok=True)
-        elif text.startswith(LINK):
-            path.symlink_to(text.removeprefix(LINK))
-        else:
-            path.write_text(text, encoding="utf-8")
+        _write(root / name, text, is_folder=name.endswith("/"))
     stamp.write_text(digest, encoding="utf-8")
     return True
 
 
+def change(root: Path, before: dict[str, str], after: dict[str, str]) -> None:
+    """Bring a root that holds `before` to `after`, and touch nothing else there."""
+    for name in before.keys() - after.keys():
+        path = root / name.rstrip("/")
+        if path.is_dir() and not path.is_symlink():
+            with contextlib.suppress(OSError):  # other files have come into it
+                path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
+        _prune(path.parent, root)
+    for name, text in after.items():
+        if before.get(name) != text:
+            _write(root / name, text, is_folder=name.endswith("/"))
+    (root / STAMP).write_text(_digest(after), encoding="utf-8")
+
+
+def _prune(folder: Path, root: Path) -> None:
+    """Take away folders in which nothing is left."""
+    while folder != root and root in folder.parents:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
+
+
+def _write(path: Path, text: str, *, is_folder: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if is_folder:
+        path.mkdir(exist_ok=True)
+    elif text.startswith(LINK):
+        path.unlink(missing_ok=True)
+        path.symlink_to(text.removeprefix(LINK))
+    else:
+        path.write_text(text, encoding="utf-8")
+
+
+def _digest(made: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps([VERSION, made], sort_keys=True).encode()).hexdigest()
+
+
 def files(server: DemoServer) -> dict[str, str]:
     """Path below the root -> text; a path that ends in a slash is an empty folder, a text `-> target` a link."""
+    made = _made(server)
+    if server.gone:
+        made = {name: text for name, text in made.items() if not is_below(name, server.gone)}
+    return {**made, **server.files}
+
+
+def is_below(name: str, folders: Iterable[str]) -> bool:
+    """Whether a file is one of these, or lies in one of them."""
+    return any(name.rstrip("/") == folder or name.startswith(f"{folder}/") for folder in folders)
+
+
+def _made(server: DemoServer) -> dict[str, str]:
+    """As the fleet makes it."""
     return {
         **_system(server),
         **_kernel(server),
@@ -166,7 +214,7 @@ def _devices(server: DemoServer) -> dict[str, str]:
             f"PCI_CLASS=120000\nPCI_ID=19E5:{server.spec.pci}\nPCI_SUBSYS_ID={server.spec.subsystem}\n"
             f"PCI_SLOT_NAME={bus_id.lower()}\n"
         )
-    if "unreadable" in server.quirks:
+    if "unreadable" in server.quirks or server.driver is None:
         return made
     lost = server.quirks.get("lost")
     made |= {f"dev/davinci{chip.index}": "" for chip in server.chips if chip.index != lost}
@@ -174,6 +222,32 @@ def _devices(server: DemoServer) -> dict[str, str]:
 
 
 def _ascend(server: DemoServer) -> dict[str, str]:
+    stack = server.stack
+    made = _driver(server) if stack.driver is not None else {}
+    if stack.firmware:
+        made[f"{ASCEND}/firmware/version.info"] = (
+            f"Version={stack.firmware}\nfirmware_version=1.0\npackage_version={stack.driver or stack.firmware}\n"
+        )
+    if stack.cann:
+        made[f"{ASCEND}/cann"] = f"{LINK}cann-{stack.cann}"
+        made[f"{ASCEND}/cann-{stack.cann}/set_env.sh"] = f"export ASCEND_HOME_PATH=/{ASCEND}/cann-{stack.cann}\n"
+        made[f"{ASCEND}/cann-{stack.cann}/aarch64-linux/ascend_toolkit_install.info"] = toolkit_info(
+            stack.cann, f"/{ASCEND}/cann-{stack.cann}"
+        )
+    if stack.nnal:
+        made[f"{ASCEND}/nnal/atb/set_env.sh"] = "export ATB_HOME_PATH=/usr/local/Ascend/nnal/atb/latest/atb/cxx_abi_0\n"
+    return made
+
+
+def toolkit_info(version: str, home: str) -> str:
+    """The install info of a CANN toolkit."""
+    return (
+        f"package_name=Ascend-cann-toolkit\nversion={version}\ninnerversion=V100R001C25SPC001B231\narch=aarch64\n"
+        f"os=linux\npath={home}/aarch64-linux\n"
+    )
+
+
+def _driver(server: DemoServer) -> dict[str, str]:
     stack = server.stack
     made = {
         f"{ASCEND}/driver/version.info": f"Version={stack.driver}\nascendhal_version=7.35.23\naicpu_version=1.0\n"
@@ -186,18 +260,6 @@ def _ascend(server: DemoServer) -> dict[str, str]:
     }
     if stack.whole:
         made[f"{ASCEND}/driver/tools/upgrade-tool"] = ""
-    if stack.firmware:
-        made[f"{ASCEND}/firmware/version.info"] = (
-            f"Version={stack.firmware}\nfirmware_version=1.0\npackage_version={stack.driver}\n"
-        )
-    if stack.cann:
-        made[f"{ASCEND}/cann"] = f"{LINK}cann-{stack.cann}"
-        made[f"{ASCEND}/cann-{stack.cann}/aarch64-linux/ascend_toolkit_install.info"] = (
-            f"package_name=Ascend-cann-toolkit\nversion={stack.cann}\ninnerversion=V100R001C25SPC001B231\narch=aarch64\nos=linux\n"
-            f"path=/usr/local/Ascend/cann-{stack.cann}/aarch64-linux\n"
-        )
-    if stack.nnal:
-        made[f"{ASCEND}/nnal/atb/set_env.sh"] = "export ATB_HOME_PATH=/usr/local/Ascend/nnal/atb/latest/atb/cxx_abi_0\n"
     return made
 
 
@@ -214,4 +276,5 @@ def _pythons(server: DemoServer) -> dict[str, str]:
             made[f"{home}/lib/python3.11/site-packages/{name}-{version}.dist-info/METADATA"] = (
                 f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
             )
+            made[f"{home}/lib/python3.11/site-packages/{name}-{version}.dist-info/RECORD"] = ""
     return made

@@ -3,11 +3,12 @@
 A server's table is one format string made once; each second it is filled with the readings.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from deployments.demo import fleet, physics
-from deployments.demo.fleet import Chip, DemoServer, Engine
+from deployments.demo.fleet import Chip, DemoServer, Engine, Spec
 from deployments.demo.physics import Held, Reading
 
 NARROW, WIDE, DUO, A5 = (27, 15, 52), (27, 15, 70), (31, 17, 54), (8, 18, 15, 53)
@@ -82,7 +83,8 @@ def info(server: DemoServer, t: float, engines: tuple[Engine, ...] | None = None
     read = physics.readings(server, t, running)
     for chip in shown(server):
         _fill(values, server, chip, read[chip.index])
-    return _frame(server.index) % tuple(values) + _process_table(server, physics.processes(server, t, running))
+    frame = _frame(server.index, server.spec)
+    return frame % tuple(values) + _process_table(server, physics.processes(server, t, running))
 
 
 def shown(server: DemoServer) -> list[Chip]:
@@ -103,9 +105,9 @@ def _fill(values: list[object], server: DemoServer, chip: Chip, reading: Reading
 
 
 @lru_cache(maxsize=8192)
-def _frame(index: int) -> str:
+def _frame(index: int, spec: Spec) -> str:
     """The format string of a server's table: title, heads, two rows for each chip."""
-    server = fleet.server(index)
+    server = replace(fleet.server(index), spec=spec)
     layout, version = LAYOUTS[server.spec.layout], server.spec.version
     whole = "+" + "-" * (sum(layout.cells) + len(layout.cells) - 1) + "+"
     title = f"| npu-smi {version}".ljust(layout.version_at) + f"Version: {version}"

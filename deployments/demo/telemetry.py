@@ -11,7 +11,7 @@ from deployments.agent.facts_host import FactsHost
 from deployments.agent.owners import Owners
 from deployments.agent.sampler import Sampler
 from deployments.agent.tools import Output, Run
-from deployments.demo import physics, reboots, root, systems, tools
+from deployments.demo import contents, physics, reboots, root, systems, tools
 from deployments.demo.fleet import DemoServer, Engine
 from deployments.demo.state import Engines
 
@@ -69,7 +69,8 @@ class DemoSampler(Sampler):
 
 def collect(server: DemoServer, config: Config, run: Run) -> dict[str, Any]:
     """The facts that the agent would collect on the simulated server."""
-    return agent_facts.gather(MemoryHost(server, config.root, run), config) | of_its_own(server)
+    found = agent_facts.gather(MemoryHost(server, config.root, run), config) | of_its_own(server)
+    return found | contents.stacks(server) | reboots.facts(config.state_dir)
 
 
 class MemoryHost(FactsHost):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from deployments.demo import answers, fleet, physics, reboots, systems, tables
+from deployments.demo import answers, contents, fleet, physics, reboots, systems, tables
 from deployments.demo.fleet import Chip, DemoServer, Engine
 from deployments.demo.state import Engines
 
@@ -35,6 +35,8 @@ NOT_FOUND: Said = (127, "command not found\n")
 
 def npu_smi(ask: Ask) -> Said:
     words, server = ask.words, ask.server
+    if server.driver is None:  # the tool is a part of the driver
+        return NOT_FOUND
     if words[:1] == ["-v"]:
         return 0, f"npu-smi version: {server.spec.version}\n"
     if words[:1] != ["info"]:
@@ -199,8 +201,9 @@ def main(argv: list[str]) -> int:
     except LookupError as error:
         print(error, file=sys.stderr)
         return 1
-    folder = Path(os.environ.get("ASCEND_ROOT", "/nonexistent")).parent / "engines"
-    code, text = answer(server, argv, time.time(), Engines(server, folder).running())
+    state_dir = Path(os.environ.get("ASCEND_ROOT", "/nonexistent")).parent
+    engines = Engines(server, state_dir / "engines").running()
+    code, text = answer(contents.now(server, state_dir), argv, time.time(), engines)
     (sys.stderr if code == 127 else sys.stdout).write(text)
     return code
 

@@ -2,18 +2,21 @@
 
 The environment goes into the stack's own folder beside older ones; the stack in use changes with the last step, in one
 move, so that a failure before leaves the one before in use. What the plan found satisfied is looked at again just
-before and skipped. The host layer (driver, firmware) is no part of it: the console refuses plans that change it.
+before and skipped. The host layer (driver, firmware) of real servers is no part of it: the console refuses plans that
+change it. Simulated servers act out all of it, and a fault where the operator asks for one.
 """
 
 from dataclasses import dataclass
 
 from deployments.stacks import frozen
+from deployments.stacks.faults import CHOICES
 from deployments.stacks.options import CANN_PLACES, LAYERINGS, ROUTES
 from deployments.steps import Step, Text, param
 
 TITLE = Text("安装栈", "Install a stack")
 OWN_PAGE = True
 CHANGES_FACTS = True
+ACTED = True  # on simulated servers, and never run there
 FILLED = ("plan",)  # by the console, when the job is queued
 INTERRUPTS = Text(
     "新环境装在旧环境旁边，正在运行的引擎不受影响；最后一步才把它设为在用的栈。",
@@ -36,6 +39,12 @@ class Params:
     registry: str = param("text", zh="镜像仓库", en="Registry of images", default="")
     image_archive: str = param("text", zh="镜像归档", en="Archive of the image", default="")
     python: str = param("text", zh="Python", en="Python", default="")
+    driver: str = param("text", zh="驱动版本", en="Driver version", default="")
+    firmware: str = param("text", zh="固件版本", en="Firmware version", default="")
+    fault: str = param(
+        "choice", zh="模拟故障", en="Simulate a fault", default="", choices=CHOICES,
+        help=Text("只有模拟服务器才有。", "Only simulated servers have it."),
+    )  # fmt: skip
     plan: str = param(
         "text", zh="计划", en="Plan", default="", most_characters=48 * 1024,
         help=Text("由控制台填写。", "The console fills it in."),

@@ -8,6 +8,7 @@ from deployments.steps import Evidence, Step, Text, param, python_module
 TITLE = Text("换回之前的栈", "Go back to the stack before")
 OWN_PAGE = True
 CHANGES_FACTS = True
+ACTED = True  # on simulated servers, and never run there
 FILLED = ("folder",)  # by the console, when the job is queued
 INTERRUPTS = Text(
     "之后启动的引擎使用换回的栈；正在运行的引擎不受影响。",

@@ -7,6 +7,7 @@ from deployments.steps import Step, Text, param, python_module
 TITLE = Text("卸载栈", "Uninstall a stack")
 OWN_PAGE = True
 CHANGES_FACTS = True
+ACTED = True  # on simulated servers, and never run there
 FILLED = ("folder",)  # by the console, when the job is queued
 INTERRUPTS = Text(
     "这个栈的目录会被删除，不能恢复，只能重新安装；有进程在用它时作业会拒绝。驱动、固件与共享的 CANN 不受影响。",

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from console.errors import Conflict, ConsoleError, NotFound
 from console.language import pick
 from deployments.models import Server
-from deployments.services import jobs, package_sources, stacks, wheel_bundles
+from deployments.services import faults, in_use, jobs, package_sources, stacks, wheel_bundles
 from deployments.stacks import frozen, plan
 from deployments.stacks.catalogue import Stack
 from deployments.stacks.installed import NAME
@@ -99,16 +99,12 @@ def digest(made: plan.Plan) -> str:
 
 def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
     """Why this plan cannot be queued; None where it can."""
-    if server.simulated:
-        return Conflict(
-            _("%(server)s is simulated: stacks cannot be installed there.") % {"server": server.name},
-            _("Choose a real server; the CPU stack needs no NPU."),
-            code="simulated",
-        )
     if made.refusals:
         return Conflict(
             " ".join(pick(one.text) for one in made.refusals), _("Choose another stack or server."), code="no_way"
         )
+    if server.simulated:  # it acts out the host layer and what needs root, with a root helper that is simulated, too
+        return _gaps(made) or _held(server, made)
     if made.changes_host:
         return Conflict(
             _("The plan changes driver or firmware of %(server)s, which the console does not do itself.")
@@ -116,8 +112,8 @@ def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
             _("Run the steps of the host layer by hand as the plan shows them, then install the rest from here."),
             code="host_layer",
         )
-    if made.gaps:
-        return Conflict(" ".join(map(pick, made.gaps)), _("Name it among the choices of the plan."), code="gaps")
+    if wrong := _gaps(made):
+        return wrong
     if any(step.needs_root for step in made.to_run):
         return Conflict(
             _("The plan changes a CANN that all stacks share, which needs root."),
@@ -127,10 +123,31 @@ def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
     return None
 
 
+def _gaps(made: plan.Plan) -> ConsoleError | None:
+    if not made.gaps:
+        return None
+    return Conflict(" ".join(map(pick, made.gaps)), _("Name it among the choices of the plan."), code="gaps")
+
+
+def _held(server: Server, made: plan.Plan) -> ConsoleError | None:
+    """Why the host layer cannot change while processes hold NPUs."""
+    held = in_use.of(server).processes if made.changes_host else None
+    if not held:
+        return None
+    named = ", ".join(f"{one.get('pid') or '?'} ({one.get('user') or '?'})" for one in held[:5])
+    return Conflict(
+        _("The plan changes driver or firmware of %(server)s, and processes hold its NPUs: %(processes)s.")
+        % {"server": server.name, "processes": named},
+        _("Choose a server whose NPUs are free, or wait until these have ended."),
+        code="npus_held",
+    )
+
+
 def fill_install(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     """The plan as it is now. Raises ConsoleError where it cannot run."""
     stack = stacks.find(str(params["stack"]))
     made = plan_of(server, stack, options_for(server, params, stack))
+    faults.check(server, made, params)
     if wrong := obstacle(server, made):
         raise wrong
     return {"plan": frozen.write(made)}

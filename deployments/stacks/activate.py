@@ -8,7 +8,7 @@ and `before` points to it. What came with a bundle, and is installed by then, go
 import shlex
 import shutil
 import sys
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from deployments.stacks.said import FINE, ended
 from deployments.steps import Text
@@ -17,10 +17,10 @@ PACKAGES = "packages"  # of the vendor, out of a bundle
 TOOLS = "msmodelslim"  # an environment of its own, where the stack's own versions do not suit it
 
 
-def text(folder: Path, set_env: list[str]) -> str:
-    """What stands in the activate file."""
+def text(folder: PurePath, set_env: list[str], *, tools: bool) -> str:
+    """What stands in the activate file; `tools` says whether there is an environment of TOOLS."""
     rows = [f". {shlex.quote(file)}" for file in [*set_env, f"{folder}/venv/bin/activate"]]
-    if (folder / TOOLS).is_dir():
+    if tools:
         rows.append(f'export PATH="$PATH":{shlex.quote(f"{folder}/{TOOLS}/bin")}')
     return "\n".join(
         [f"# Stack {folder.name}: read this file with `.` in a shell.", *rows,
@@ -32,23 +32,31 @@ def write(folder: Path, set_env: list[str]) -> Text:
     """Write FOLDER/activate. What went wrong, FINE when nothing did."""
     missing = [file for file in [*set_env, f"{folder}/venv/bin/activate"] if not Path(file).is_file()]
     if missing:
-        words = ", ".join(missing)
-        return Text(
-            f"缺少：{words}。这个栈不完整，不会使用。", f"Missing: {words}. The stack is not whole, and is not used."
-        )
+        return not_whole(missing)
     new = folder / ".activate.new"
-    new.write_text(text(folder, set_env), encoding="utf-8")
+    new.write_text(text(folder, set_env, tools=(folder / TOOLS).is_dir()), encoding="utf-8")
     new.replace(folder / "activate")
     return FINE
+
+
+def not_whole(missing: list[str]) -> Text:
+    words = ", ".join(missing)
+    return Text(
+        f"缺少：{words}。这个栈不完整，不会使用。", f"Missing: {words}. The stack is not whole, and is not used."
+    )
+
+
+def no_file(folder: PurePath) -> Text:
+    return Text(
+        f"{folder} 里没有 activate 文件。请先安装这个栈。",
+        f"{folder} has no activate file. Install the stack first.",
+    )
 
 
 def use(folder: Path) -> Text:
     """Make `current` point to the stack. What went wrong, FINE when nothing did."""
     if not (folder / "activate").is_file():
-        return Text(
-            f"{folder} 里没有 activate 文件。请先安装这个栈。",
-            f"{folder} has no activate file. Install the stack first.",
-        )
+        return no_file(folder)
     current = folder.parent / "current"
     if current.exists() and not current.is_symlink():
         return Text(f"{current} 不是链接。请把它移开，再重试。", f"{current} is no link. Move it away, then try again.")

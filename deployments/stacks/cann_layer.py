@@ -10,6 +10,7 @@ import re
 from deployments.stacks.activate import PACKAGES
 from deployments.stacks.draft import PACKAGE_S, Draft, PlannedStep
 from deployments.stacks.installed import ASCEND, Part
+from deployments.stacks.package_words import CANN_MEANS, CHECK_MEANS
 from deployments.stacks.versions import PLAIN, at_least, key, same
 from deployments.steps import Evidence, Text, python_module
 
@@ -104,7 +105,7 @@ def _install(draft: Draft, part: str, pattern: str, base: str, before: list[str]
     draft.add(
         PlannedStep(
             f"check_{part}", "cann", Text(f"校验 {title.zh}", f"Check the package of {title.en}"),
-            argv=("bash", path, "--check"), says=(r"all good",), package=by_hand,
+            argv=("bash", path, "--check"), says=(r"all good",), means=CHECK_MEANS, package=by_hand,
         )
     )  # fmt: skip
     says = (r"install success",)
@@ -117,7 +118,7 @@ def _install(draft: Draft, part: str, pattern: str, base: str, before: list[str]
         PlannedStep(
             part, "cann", Text(f"安装 {title.zh} {draft.cann}", f"Install {title.en} {draft.cann}"),
             argv=with_env(before, argv) if before else tuple(argv), timeout_s=PACKAGE_S, accepts=(0, 2), says=says,
-            package=by_hand, reads=reads, once=reads is not None,
+            means=CANN_MEANS, package=by_hand, reads=reads, once=reads is not None,
         )
     )  # fmt: skip
 
@@ -155,7 +156,9 @@ def _shared(draft: Draft, part: str, path: str, says: tuple[str, ...]) -> None:
         words = Text(f"{title.zh} 从 {there} 升级到 {version}", f"Upgrade {title.en} from {there} to {version}")
         action = "package-part-upgrade"
     reads = _reads(draft, part, ASCEND)
-    draft.root(part, "cann", words, [action, path], accepts=(0, 2), says=says, package=path, reads=reads)
+    draft.root(
+        part, "cann", words, [action, path], accepts=(0, 2), says=says, means=CANN_MEANS, package=path, reads=reads
+    )
 
 
 def _pattern(draft: Draft, part: str, version: str) -> str | None:
@@ -170,7 +173,8 @@ def _reads(draft: Draft, part: str, base: str) -> Evidence | None:
         return None
     if part == "nnal":
         return Evidence(f"{base}/nnal/atb/set_env.sh", "")
-    return Evidence(f"{_home(base, draft.cann)}/{draft.arch}-linux/{INFO}", f"version={draft.cann}")
+    newest = "" if at_least(draft.cann, f"{NEW_LAYOUT[:3]}.X") else "/latest"
+    return Evidence(f"{_home(base, draft.cann)}{newest}/{draft.arch}-linux/{INFO}", f"version={draft.cann}")
 
 
 def _ops(draft: Draft, version: str, base: str, *, fresh: bool) -> None:

@@ -15,12 +15,12 @@ IMAGE = re.compile(r"(docker|podman|nerdctl) image")  # in place of a file
 ANSWER_S = 60.0
 
 
-def found(evidence: Evidence) -> bool:
+def found(evidence: Evidence, root: Path = Path("/")) -> bool:
     """Whether the file is there, and holds the line; of an environment's Python, whether the packages are installed
     whole, in these versions; of a folder, whether it is of that version by its name or by a file of its installer."""
     if engine := IMAGE.fullmatch(evidence.file):
-        return _has_image(engine[1], evidence.value)
-    path = Path(evidence.file)
+        return root == Path("/") and _has_image(engine[1], evidence.value)
+    path = root / evidence.file.lstrip("/")
     if path.is_dir():
         told = evidence.value.partition("=")[2] == path.name
         return told or any(_holds(one, evidence.value) for one in sorted(path.glob("*install.info"))[:MOST_FILES])

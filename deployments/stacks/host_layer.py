@@ -10,6 +10,7 @@ from typing import NamedTuple
 from deployments.stacks.actions import KERNEL
 from deployments.stacks.draft import Draft, PlannedStep
 from deployments.stacks.installed import ASCEND
+from deployments.stacks.package_words import CHECK_MEANS, HOST_MEANS
 from deployments.stacks.versions import PLAIN, at_least, in_range, key, same
 from deployments.steps import Evidence, Text, python_module
 
@@ -185,7 +186,7 @@ def _check(draft: Draft, part: str, path: str) -> None:
     draft.add(
         PlannedStep(
             f"check_{part}", "host", Text(f"校验{name.zh}安装包", f"Check the package of the {name.en}"),
-            argv=("bash", path, "--check"), says=CHECK_SAYS, package=path, timeout_s=600.0,
+            argv=("bash", path, "--check"), says=CHECK_SAYS, means=CHECK_MEANS, package=path, timeout_s=600.0,
         )
     )  # fmt: skip
 
@@ -216,6 +217,7 @@ def _install(draft: Draft, target: Target, part: str, path: str) -> None:
     draft.root(
         part, "host", title, ["package-upgrade" if over else f"package-{part}-first", path],
         accepts=(0, 2), says=SAYS_DRIVER if part == "driver" else SAYS_FIRMWARE, package=path,
+        means=HOST_MEANS[part],
         reads=Evidence(DRIVER_INFO if part == "driver" else FIRMWARE_INFO, f"Version={version}"),
         note=Text("安装期间不要断电或重启。", "Neither power it off nor restart it meanwhile.")
         if part == "firmware" else None,

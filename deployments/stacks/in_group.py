@@ -17,16 +17,20 @@ def problem(group: str) -> Text:
     try:
         found = grp.getgrnam(group)
     except KeyError:
-        return Text(
-            f"这台服务器没有用户组 {group}：先安装 NPU 驱动。",
-            f"There is no group {group} on this server: install the NPU driver first.",
-        )
+        return no_group(group)
     if found.gr_gid in (os.getegid(), *os.getgroups()):
         return FINE
     return Text(
         f"代理账号 {name} 不在用户组 {group} 里。请以 root 运行 usermod -aG {group} {name}，重启代理，再重试。",
         f"The agent's account {name} is not in the group {group}. As root run: usermod -aG {group} {name}, restart "
         "the agent, then try again.",
+    )
+
+
+def no_group(group: str) -> Text:
+    return Text(
+        f"这台服务器没有用户组 {group}：先安装 NPU 驱动。",
+        f"There is no group {group} on this server: install the NPU driver first.",
     )
 
 

@@ -2,9 +2,9 @@
 
 import shutil
 import sys
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from deployments.stacks.said import ended
+from deployments.stacks.said import FINE, ended
 from deployments.steps import Text
 
 
@@ -20,16 +20,23 @@ def main(arguments: list[str]) -> int:
         return 2
     folder, wanted = Path(arguments[0]), int(arguments[1])
     free = free_gib(folder)
-    print(f"{folder}: {free:.1f} GiB free, {wanted} GiB wanted")
+    print(told(folder, free, wanted))
+    return ended(problem(folder, free, wanted))
+
+
+def told(folder: PurePath, free: float, wanted: int) -> str:
+    return f"{folder}: {free:.1f} GiB free, {wanted} GiB wanted"
+
+
+def problem(folder: PurePath, free: float, wanted: int) -> Text:
+    """What is wrong with so much room, FINE where nothing is."""
     if free >= wanted:
-        return 0
-    return ended(
-        Text(
-            f"磁盘太小：{folder} 所在磁盘可用 {free:.1f} GiB，需要 {wanted} GiB。"
-            "请清出空间，或把软件栈放到别的磁盘，再重试。",
-            f"The disk is too small: {free:.1f} GiB are free where {folder} lies, {wanted} GiB are wanted. Make room, "
-            "or put the stacks on another disk, then try again.",
-        )
+        return FINE
+    return Text(
+        f"磁盘太小：{folder} 所在磁盘可用 {free:.1f} GiB，需要 {wanted} GiB。"
+        "请清出空间，或把软件栈放到别的磁盘，再重试。",
+        f"The disk is too small: {free:.1f} GiB are free where {folder} lies, {wanted} GiB are wanted. Make room, "
+        "or put the stacks on another disk, then try again.",
     )
 
 

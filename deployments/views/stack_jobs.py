@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods
 
 from console.errors import Conflict, ConsoleError
 from deployments.models import Server
-from deployments.services import in_use, installs, jobs, stacks, waiting
+from deployments.services import faults, in_use, installs, jobs, stacks, waiting
 from deployments.stacks.options import CHOICES
 from deployments.views.lookup import check_may_operate, find_server, user_of
 
@@ -23,7 +23,10 @@ def stack_install(request: HttpRequest, name: str, server: str) -> HttpResponse:
     chosen = {one: given[one].strip()[:300] for one in CHOICES if given.get(one, "").strip()}
     made = installs.plan_of(found, stack, installs.options_for(found, chosen, stack))
     digest = installs.digest(made)
-    more = {"plan": made, "seen": digest, "chosen": chosen, "addresses": made.addresses}
+    more = {
+        "plan": made, "seen": digest, "chosen": chosen, "addresses": made.addresses, "fault": given.get("fault", ""),
+        "faults": faults.possible(made) if found.simulated else [],
+    }  # fmt: skip
 
     def queue() -> Any:
         if given.get("seen") != digest:
@@ -32,7 +35,9 @@ def stack_install(request: HttpRequest, name: str, server: str) -> HttpResponse:
                 _("Look at the steps below, then confirm again."),
                 code="plan_changed",
             )
-        params = {one: value for one, value in chosen.items() if one not in ("driver", "firmware", "account")}
+        params = {one: value for one, value in chosen.items() if one != "account"}
+        if fault := given.get("fault", ""):
+            params["fault"] = fault
         return jobs.queue_job(found, "install", {"stack": name, **params}, by=user_of(request), ticket=_ticket(request))
 
     return _asked(request, found, "install", name, queue, installs.obstacle(found, made), more)

@@ -73,6 +73,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         gettext_noop("Ascend software"),
         (
             ("driver", gettext_noop("Driver")),
+            ("driver_whole", gettext_noop("Driver is whole")),
             ("firmware", gettext_noop("Firmware")),
             ("firmware_range", gettext_noop("Firmware that the driver accepts")),
             ("paired", gettext_noop("Pairing")),
@@ -106,6 +107,9 @@ def _fact(facts: Mapping[str, Any], key: str, label: str) -> Fact:
             if value is True
             else gettext("the driver does not accept this firmware")
         )
+        return Fact(label, words, css="ok" if value is True else "critical")
+    if key == "driver_whole":
+        words = gettext("yes") if value is True else gettext("it is half installed: install the driver again")
         return Fact(label, words, css="ok" if value is True else "critical")
     return Fact(label, _words(key, value))
 

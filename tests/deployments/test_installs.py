@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 import pytest
 from django.utils import timezone, translation
 
+from console import streams
 from console.errors import Conflict, ConsoleError, Invalid, NotFound
 from console.models import ApiToken, User
+from console.redis import client as redis_client
 from deployments.kinds import install
 from deployments.models import Job, Server
 from deployments.services import batches, bundle_import, installs, jobs, selection, stacks, wheel_bundles
@@ -149,12 +151,111 @@ def test_a_plan_that_cannot_run_is_refused_in_words(operator, family, told_, opt
     assert refused.value.code == code and refused.value.what and refused.value.do
 
 
-def test_simulated_servers_and_batches_are_refused(server, operator):
-    twin = Server.objects.create(name="sim-1", simulated=True, facts=cpu_facts(), last_seen_at=timezone.now())
-    with pytest.raises(Conflict, match="simulated"):
-        jobs.queue_job(twin, "install", {"stack": STACK}, by=operator)
+def test_batches_are_refused(server, operator):
     with pytest.raises(Conflict, match="each server by itself"):
         batches.start("install", {"stack": STACK}, selection.Asked(names=["kp-1"]), batches.Plan(), by=operator)
+
+
+# ---------- simulated servers ----------
+
+
+@pytest.fixture
+def twin():
+    """A simulated A3 that needs everything from the driver on."""
+    told_ = facts("A3", driver="24.1.0", firmware="7.5.0.1.129", firmware_range=["7.0.0–7.5.99"])
+    return Server.objects.create(
+        name="sim-1", simulated=True, family=CHIPS["A3"][0], facts=told_, last_seen_at=timezone.now()
+    )
+
+
+def test_a_simulated_server_acts_out_the_host_layer_and_restarts_by_itself(browser, twin, operator):
+    page = browser("operator")
+    shown = page.get(f"/stacks/{NPU_STACK}/plan/sim-1/").content.decode()
+    assert f"/stacks/{NPU_STACK}/install/sim-1/" in shown and "a simulated root helper installs them" in shown
+    assert "a simulated one does it by itself" in shown and "root-helper reboot" in shown
+    asked = page.get(f"/stacks/{NPU_STACK}/install/sim-1/").content.decode()
+    assert "sim-1 is simulated: every step is acted out" in asked and 'name="fault"' in asked
+    job = jobs.queue_job(twin, "install", {"stack": NPU_STACK, "cann": "shared"}, by=operator)
+    steps = install.steps(read_params(install.Params, job.params))
+    restart = next(step for step in steps if step.reboot)
+    assert (restart.argv, restart.needs_root, restart.reboot_s) == (["reboot", "{attempt}"], True, 180.0)
+    assert len(job.params["plan"]) < 40_000  # of the 48 KB that the parameter may have
+
+
+def test_the_operator_chooses_a_fault_that_goes_into_the_signed_payload(browser, twin):
+    page = browser("operator")
+    plan_ = installs.plan_of(twin, stacks.find(NPU_STACK), installs.options_for(twin, {}))
+    given = {"seen": installs.digest(plan_), "fault": "dkms_fails"}
+    answer = page.post(f"/stacks/{NPU_STACK}/install/sim-1/", given)
+    job = Job.objects.get()
+    assert answer.url == f"/jobs/{job.pk}/" and job.params["fault"] == "dkms_fails"
+    assert jobs.as_json(job)["params"] == {"stack": NPU_STACK, "fault": "dkms_fails"}
+    assert jobs.as_json(job)["simulated"] is True
+
+
+def test_a_fault_is_refused_where_it_cannot_be(browser, client, server, twin):
+    _row, token = ApiToken.make(User.objects.create_user("bot", role="operator"), "operator")
+
+    def post(name, stack, fault):
+        body = {"kind": "install", "server": name, "params": {"stack": stack, "fault": fault}}
+        headers = {"Authorization": f"Bearer {token}", "Accept-Language": "en"}
+        answer = client.post("/api/v1/jobs", json.dumps(body), content_type="application/json", headers=headers)
+        return answer.status_code, answer.json().get("error", {})
+
+    status, error = post("kp-1", STACK, "dkms_fails")
+    assert (status, error["code"]) == (422, "fault_on_real") and "is a real server" in error["what"]
+    status, error = post("sim-1", STACK, "no_return")
+    assert (status, error["code"]) == (409, "no_occasion") and "index_hangs" in error["do"]
+    assert post("sim-1", NPU_STACK, "fire")[0] == 422
+    assert not Job.objects.exists()
+    asked = browser("operator").get(f"/stacks/{STACK}/install/kp-1/").content.decode()
+    assert 'name="fault"' not in asked
+    answer = browser("operator").post(f"/stacks/{STACK}/install/kp-1/", {"seen": "x", "fault": "dkms_fails"})
+    assert answer.status_code in (409, 422) and not Job.objects.exists()
+
+
+def test_rest_names_the_faults_of_a_plan(client, server, twin):
+    _row, token = ApiToken.make(User.objects.create_user("bot", role="viewer"), "viewer")
+    headers = {"Authorization": f"Bearer {token}"}
+    ask = lambda name, stack: client.get(f"/api/v1/servers/{name}/stack-plan?stack={stack}", headers=headers).json()  # noqa: E731
+    found = ask("sim-1", NPU_STACK)
+    assert found["simulated"] and {"dkms_fails", "prompt", "no_return", "index_hangs"} <= set(found["faults"])
+    assert [step["argv"] for step in found["steps"] if step["reboot"]] == [["root-helper", "reboot", "{attempt}"]]
+    assert ask("kp-1", STACK)["faults"] == []
+
+
+def test_npus_that_are_held_keep_a_simulated_driver_as_well(twin, operator):
+    held = {"processes": [{"pid": 4711, "user": "lina", "npu": 0, "chip": 0}]}
+    redis_client().hset(streams.FLEET_NOW, str(twin.pk), json.dumps(held))
+    with pytest.raises(Conflict, match=r"4711 \(lina\)") as refused:
+        jobs.queue_job(twin, "install", {"stack": NPU_STACK}, by=operator)
+    assert refused.value.code == "npus_held" and not Job.objects.exists()
+
+
+def test_stacks_on_a_simulated_server_are_switched_and_uninstalled_as_on_a_real_one(browser, operator):
+    row = Server.objects.create(
+        name="sim-3", simulated=True, facts=cpu_facts(pythons=THERE, stack_current=STACK, stack_before="cpu-0.1"),
+        last_seen_at=timezone.now(),
+    )  # fmt: skip
+    shown = browser("operator").get(f"/stacks/{STACK}/plan/sim-3/").content.decode()
+    assert "/stacks/cpu-0.1/rollback/sim-3/" in shown and f"/stacks/{STACK}/uninstall/sim-3/" in shown
+    job = jobs.queue_job(row, "rollback", {}, by=operator)
+    assert job.params == {"stack": "cpu-0.1", "folder": f"{ROOT}/cpu-0.1"}
+    with pytest.raises(Invalid):  # only an installation has faults
+        jobs.queue_job(row, "rollback", {"fault": "disk_full"}, by=operator)
+
+
+def test_a_version_that_no_source_names_is_asked_for_and_can_be_given(operator):
+    row = Server.objects.create(
+        name="sim-2", simulated=True, family="910B3", facts=facts("A2"), last_seen_at=timezone.now()
+    )
+    with pytest.raises(Conflict) as refused:
+        jobs.queue_job(row, "install", {"stack": NPU_STACK}, by=operator)
+    assert refused.value.code == "gaps"
+    job = jobs.queue_job(row, "install", {"stack": NPU_STACK, "firmware": "9.0.0.0.205"}, by=operator)
+    assert "npu-firmware_9.0.0.0.205.run" in job.params["plan"]
+    with pytest.raises(Invalid):
+        jobs.queue_job(row, "install", {"stack": NPU_STACK, "firmware": "a b"}, by=operator)
 
 
 def test_viewers_see_no_button_and_queue_nothing(browser, server):

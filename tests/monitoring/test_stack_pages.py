@@ -211,6 +211,16 @@ def test_the_page_of_a_server_names_its_stack(signed_in, fleet):
     assert "&lt;b&gt;gone" in viewer.get("/servers/kp-reach/").content.decode()
 
 
+def test_nobody_holds_an_npu_of_a_simulated_driver_that_is_half_installed(signed_in):
+    error = {"code": -8005, "meaning": "dcmi-init", "text": "dcmi module initialize failed"}
+    for name, simulated in (("kp-half", True), ("kp-real", False)):
+        row = server(name, simulated=simulated, driver="26.0.rc1", driver_whole=False, firmware="9.0.0.0.205")
+        heard(row, error=error)
+        page = signed_in("operator").get(f"/stacks/{DEFAULT}/plan/{name}/?firmware=9.0.0.0.205").content.decode()
+        assert "Upgrade the driver to 26.0.rc1" in page
+        assert ("Who holds its NPUs is not known" in page) is not simulated
+
+
 # Of the simulated servers by number: verdict on the default stack, and what happens to the host layer.
 DEMO = {1: "none", 2: "none", 3: "cannot", 5: "cannot", 6: "none", 11: "none", 12: "cannot", 13: "upgrade", 17: "none"}
 

@@ -15,6 +15,7 @@ STACKS = catalogue.built_in()
 DEFAULT_CANN = STACKS.default.cann
 DEFAULT_DRIVER = STACKS.driver_min(STACKS.default) or ""
 ASCEND = "/usr/local/Ascend"
+WHOLE = f"{ASCEND}/driver/tools/upgrade-tool"  # its last part: without it the driver is half installed
 RUNTIMES = ("docker", "podman", "nerdctl")
 ARCHES = ("aarch64-linux", "x86_64-linux")
 NODES = ("davinci_manager", "devmm_svm", "hisi_hdc")
@@ -58,7 +59,7 @@ def driver(host: Host) -> Finding:
 
 
 def driver_whole(host: Host) -> Finding:
-    tool = f"{ASCEND}/driver/tools/upgrade-tool"
+    tool = WHOLE
     if not host.exists(f"{ASCEND}/driver/version.info"):
         return absent(host, tool, Text("没有安装 NPU 驱动。", "No NPU driver is installed."))
     if host.exists(tool):

@@ -1,0 +1,90 @@
+"""The whole console, as `make up` starts it: an operator has simulated servers act out installs, and a fault."""
+
+import json
+import urllib.error
+
+import pytest
+
+from tests.deployments.joining import Browser
+from tests.waiting import until
+from tests.whole import Whole
+
+STACK = "vllm-ascend-0.23.0"
+SERVER = "kp-13"  # driver 24.1.0, no engine on its NPUs
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory):
+    whole = Whole(tmp_path_factory.mktemp("console"), demo_servers=14, ASCEND_DEMO_SPEED="10")
+    yield whole
+    whole.stop()
+
+
+@pytest.fixture(scope="module")
+def token(console):
+    return console.token()
+
+
+def job_in(console, token, job, *states, timeout=120):
+    def look():
+        found = console.call(f"/jobs/{job['id']}", token)
+        return found if found["state"] in states else None
+
+    return until(look, timeout, every=0.2)
+
+
+def facts_say(console, token, **wanted):
+    """Wait until the server's facts hold these."""
+
+    def look():
+        facts = console.call(f"/servers/{SERVER}", token)["facts"]
+        return facts if all(facts.get(name) == value for name, value in wanted.items()) else None
+
+    return until(look, 60, every=0.3)
+
+
+def queue(console, token, **params):
+    body = {"kind": "install", "server": SERVER, "params": {"stack": STACK, "firmware": "9.0.0.0.205", **params}}
+    return console.call("/jobs", token, body)
+
+
+def verdict_of(console, token):
+    rows = console.call(f"/stacks/{STACK}", token)["verdicts"]
+    return next(row["verdict"] for row in rows if row["server"] == SERVER)
+
+
+def test_a_fault_then_the_way_out_then_nothing_is_left_to_do(console, token):
+    before = facts_say(console, token, driver="24.1.0")
+    console.call("/stack-wishes", token, {"stack": STACK, "servers": [SERVER]})
+    assert verdict_of(console, token) == "reachable"
+    assert [row["state"] for row in console.call("/stacks", token)["drift"]] == ["drift"]
+
+    failed = job_in(console, token, queue(console, token, fault="dkms_fails"), "succeeded", "failed", "lost")
+    assert failed["state"] == "failed" and "kernel modules were not built" in failed["reason"]
+    assert failed["simulated"] and failed["params"]["fault"] == "dkms_fails"
+    facts_say(console, token, driver="26.0.rc1", driver_whole=False)
+    shown = Browser(console).get(f"/servers/{SERVER}/facts")
+    assert "half installed" in shown
+    assert "Upgrade the driver to 26.0.rc1" in Browser(console).get(f"/stacks/{STACK}/plan/{SERVER}/")
+
+    job = queue(console, token)
+    job_in(console, token, job, "waiting_reboot")
+    ended = job_in(console, token, job, "succeeded", "failed", "lost")
+    assert ended["state"] == "succeeded", ended["reason"]
+    after = facts_say(console, token, driver="26.0.rc1", driver_whole=True, firmware="9.0.0.0.205")
+    assert after["boot_id"] != before["boot_id"]
+    until(lambda: verdict_of(console, token) == "matches", 30, every=0.3)
+    assert [row["state"] for row in console.call("/stacks", token)["drift"]] == ["in_line"]
+    until(lambda: console.call(f"/servers/{SERVER}", token)["version"] == "26.0.rc1", 30, every=0.3)
+
+    again = job_in(console, token, queue(console, token), "succeeded", "failed")
+    assert {step["state"] for step in again["attempt"]["steps"]} == {"skipped"}
+
+
+def test_a_real_server_takes_no_fault(console, token):
+    servers = console.call("/servers", token)["servers"]
+    local = next(one["name"] for one in servers if not one["simulated"])
+    body = {"kind": "install", "server": local, "params": {"stack": "cpu-0.32.0", "fault": "dkms_fails"}}
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        console.call("/jobs", token, body)
+    assert refused.value.code == 422 and json.loads(refused.value.read())["error"]["code"] == "fault_on_real"
