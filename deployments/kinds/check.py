@@ -1,4 +1,4 @@
-"""Check a server before anything is changed on it: it reads and changes nothing.
+"""Check a server before anything is changed on it: it reads, and changes nothing but the agent's own note of hccn.conf.
 
 Each step runs one group of probes on the server (`deployments.kinds.check_probes`). The job succeeds when
 the probes ran; what they found is in the items of the report, each `ok`, `warning`, `failed` or `unknown`
@@ -14,7 +14,10 @@ TITLE = Text("检查服务器", "Check a server")
 GROUPS: list[tuple[str, Text]] = [
     ("system", Text("检查系统", "Check the system")),
     ("limits", Text("检查 Python 与资源限制", "Check Python and limits")),
+    ("surroundings", Text("检查运行环境", "Check the surroundings")),
+    ("driver", Text("检查驱动与内核", "Check driver and kernel")),
     ("stack", Text("检查昇腾软件栈", "Check the Ascend stack")),
+    ("software", Text("检查 Python 环境与镜像", "Check Python environments and images")),
     ("npus", Text("检查 NPU", "Check the NPUs")),
     ("links", Text("检查网络链路", "Check the network links")),
     ("tuning", Text("检查主机调优", "Check the host's tuning")),
@@ -34,6 +37,16 @@ class Params:
             "Also reads the error counters and the optics of each port; takes about a minute more.",
         ),
     )
+    accept_hccn: bool = param(
+        "flag",
+        zh="以现在的 hccn.conf 为准",
+        en="Take hccn.conf as it is now",
+        default=False,
+        help=Text(
+            "检查会与上次记下的 /etc/hccn.conf 比较；勾选后改为记下现在的内容。",
+            "A check compares /etc/hccn.conf with what was noted last; with this it notes what is there now.",
+        ),
+    )
 
 
 def locks(p: Params) -> list[str]:
@@ -42,11 +55,11 @@ def locks(p: Params) -> list[str]:
 
 
 def steps(p: Params) -> list[Step]:
-    deep = ["--deep"] if p.deep else []
+    options = [*(["--deep"] if p.deep else []), *(["--accept-hccn"] if p.accept_hccn else [])]
     return [
         Step(
             title,
-            python_module("deployments.kinds.check_probes", group, *deep),
+            python_module("deployments.kinds.check_probes", group, *options),
             timeout_s=STEP_TIMEOUT_S,
             may_fail=True,
         )
