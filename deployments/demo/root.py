@@ -62,6 +62,8 @@ def ensure(server: DemoServer, root: Path) -> bool:
             path.symlink_to(text.removeprefix(LINK))
         else:
             path.write_text(text, encoding="utf-8")
+            if name.startswith(LEFT_OVER):
+                os.utime(path, (BOOTED, BOOTED))
     stamp.write_text(digest, encoding="utf-8")
     return True
 
@@ -75,6 +77,7 @@ def files(server: DemoServer) -> dict[str, str]:
         **_devices(server),
         **_ascend(server),
         **_pythons(server),
+        **_left_over(server),
     }
 
 
@@ -213,6 +216,24 @@ def _ascend(server: DemoServer) -> dict[str, str]:
             made[f"{ASCEND}/cann-{stack.cann}/opp/built-in/op_impl/ai_core/tbe/kernel/{chip}/"] = ""
     if stack.nnal:
         made[f"{ASCEND}/nnal/atb/set_env.sh"] = "export ATB_HOME_PATH=/usr/local/Ascend/nnal/atb/latest/atb/cxx_abi_0\n"
+    return made
+
+
+LEFT_OVER = ("root/ascend/", "opt/ascend-console/stacks/", "models/")  # old files, so that a clean-up may take them
+
+
+def _left_over(server: DemoServer) -> dict[str, str]:
+    """What years leave on a server: logs of CANN, and on some a stack that nothing points to and half a download."""
+    line = "[ERROR] RUNTIME(21000,python3):2026-09-20 stream synchronize failed, stream_id=2\n"
+    base = "root/ascend/log/debug"
+    made = {f"{base}/plog/plog-{9_000_000 + n}_2026092{n}.log": line * 40 * (n + 1) for n in range(3)}
+    made |= {f"{base}/device-{chip.index}/device-{9_000_000 + chip.index}.log": line for chip in server.chips}
+    if server.index % 2 == 0:
+        old = "opt/ascend-console/stacks/vllm-ascend-0.13.0"
+        made[f"{old}/activate"] = f"export ASCEND_CONSOLE_STACK={old.rpartition('/')[2]}\n"
+        made[f"{old}/venv/pyvenv.cfg"] = "home = /usr/bin\nversion = 3.11.6\n" + "# \n" * 900
+    if server.index % 3 == 0:
+        made["models/qwen3-8b/.cache/huggingface/download/model-2.safetensors.6f1a.incomplete"] = "0" * 3000
     return made
 
 
