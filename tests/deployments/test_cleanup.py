@@ -266,6 +266,16 @@ def test_a_folder_that_became_a_link_after_the_look_is_left_alone(server, tmp_pa
     assert "link" in done.refused.en and (tmp_path / "precious/activate").exists()
 
 
+def test_a_link_that_is_put_into_the_way_during_the_removal_leads_nowhere(server, tmp_path, monkeypatch):
+    model = server.write("/models/qwen/a.part")
+    one = next(c for c in places.candidates(program.server_of(load(server.config), STACKS)))
+    model.parent.rename(tmp_path / "precious")
+    model.parent.symlink_to(tmp_path / "precious")
+    monkeypatch.setattr(removing, "straight", lambda full, root: True)  # it was, when that was asked
+    done = removing.remove(program.server_of(load(server.config), STACKS), one, holders.Holders(), time.time())
+    assert "link" in done.refused.en and (tmp_path / "precious/a.part").exists()
+
+
 def test_a_link_inside_goes_and_what_it_points_to_stays(server, tmp_path):
     precious = tmp_path / "precious"
     precious.mkdir()

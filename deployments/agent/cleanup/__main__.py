@@ -16,7 +16,7 @@ from deployments.agent import stack_root
 from deployments.agent.cleanup import images, removing
 from deployments.agent.cleanup.holders import Holders
 from deployments.agent.cleanup.images import Image
-from deployments.agent.cleanup.measure import Size, measure
+from deployments.agent.cleanup.measure import PATIENCE_S, Size, measure
 from deployments.agent.cleanup.places import IMAGES, Candidate, Server, candidates, server_of
 from deployments.agent.config import load
 from deployments.agent.pages import give_up, say
@@ -25,6 +25,7 @@ from deployments.kinds.check_probes.finding import Finding, Probe, item
 from deployments.steps import Text
 
 MOST_ITEMS = 300
+MOST_LOOKING_S = 120.0  # to count all; what is left then is told as “at least”
 
 
 def report(category: str, path: str, finding: Finding) -> None:
@@ -52,7 +53,9 @@ def moment(epoch: float) -> str:
 def look(server: Server) -> None:
     """One item for each candidate, largest first."""
     holders, now = Holders(), time.time()
-    found = sorted(((one, measure(one.full)) for one in candidates(server)), key=lambda pair: -pair[1].bytes)
+    until = time.monotonic() + MOST_LOOKING_S
+    found = [(one, _counted(one, until)) for one in candidates(server)]
+    found.sort(key=lambda pair: -pair[1].bytes)
     for one, size in found[:MOST_ITEMS]:
         if size.files:
             _shown(server, one, size, holders, now)
@@ -68,11 +71,13 @@ def look(server: Server) -> None:
     say(f"共 {amount(total)}。", f"{len(found) + len(listed)} places, {amount(total)}.")
 
 
+def _counted(one: Candidate, until: float) -> Size:
+    return measure(one.full, patience_s=min(PATIENCE_S, max(0.5, until - time.monotonic())))
+
+
 def _shown(server: Server, one: Candidate, size: Size, holders: Holders, now: float) -> None:
     words = f"{'' if size.whole else '≥ '}{amount(size.bytes)}, {size.files}"
-    why = removing.why_not(server, one, holders)
-    if one.inside and size.foreign >= size.files:
-        why = removing.by_root(one)
+    why = removing.why_not(server, one, holders, size=size)
     _told(one.category, one.path, words, moment(size.used_at), why, now)
 
 

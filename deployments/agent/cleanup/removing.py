@@ -10,11 +10,12 @@ from pathlib import Path
 
 from deployments.agent import spool
 from deployments.agent.cleanup.holders import JUST_NOW_S, Holders, writer_lives
-from deployments.agent.cleanup.measure import is_mine, measure
+from deployments.agent.cleanup.measure import Size, is_mine, measure
 from deployments.agent.cleanup.places import SPOOLS, STACKS, Candidate, Server, straight
 from deployments.steps import Text
 
 MayGo = Callable[[str, os.stat_result], bool]
+LINKED = Text("途中有链接，不会删除。", "A link lies on the way to it: it is left alone.")
 
 
 @dataclass
@@ -28,17 +29,23 @@ class Done:
     problems: list[str] = field(default_factory=list)
 
 
-def why_not(server: Server, one: Candidate, holders: Holders, seen: float | None = None) -> Text | None:
+def top_of(server: Server, one: Candidate) -> Path:
+    """The folder from which the path down to a candidate must be free of links."""
+    return server.config.state_dir if one.full.is_relative_to(server.config.state_dir) else server.host.root
+
+
+def why_not(
+    server: Server, one: Candidate, holders: Holders, seen: float | None = None, size: Size | None = None
+) -> Text | None:
     """Why a candidate stays; None where it may go. With `seen` (epoch) also what has changed since then."""
-    top = server.config.state_dir if one.full.is_relative_to(server.config.state_dir) else server.host.root
-    if not straight(one.full, top):
-        return Text("途中有链接，不会删除。", "A link lies on the way to it: it is left alone.")
-    if one.inside:
-        return None  # each of its files is judged when it is its turn
+    if not straight(one.full, top_of(server, one)):
+        return LINKED
+    size = size or measure(one.full)
+    if one.inside:  # each of its files is judged when it is its turn
+        return by_root(one) if size.files and size.foreign >= size.files else None
     who = holders.who_works_with(one.full) if one.category == STACKS else holders.who(one.full)
     if who:
         return Text(f"正在使用：{who[:160]}。", f"It is in use: {who[:160]}.")
-    size = measure(one.full)
     if size.foreign:
         return by_root(one)
     if one.category != SPOOLS and time.time() - size.changed_at < JUST_NOW_S:
@@ -65,28 +72,50 @@ def remove(server: Server, one: Candidate, holders: Holders, seen: float) -> Don
         before = measure(one.full).bytes
         spool.mark_shipped(one.full)  # the claim stays, against the same payload coming again
         return Done(max(0, before - measure(one.full).bytes), 1)
-    if one.full.is_dir():
-        return clear(one, holders, seen) if one.inside else fell(one)
-    found = one.full.lstat()
-    one.full.unlink()
-    return Done(found.st_blocks * 512 if found.st_nlink == 1 else 0, 1)
-
-
-def fell(one: Candidate) -> Done:
-    """A whole folder: renamed first, so that from here on nobody can begin to use it."""
-    gone = one.full
-    if one.category == STACKS and not one.full.name.startswith(".gone-"):
-        gone = one.full.parent / f".gone-{one.full.name}-{time.time_ns()}"
-        one.full.rename(gone)
-    done = _walk(gone, lambda _name, _found: True)
     try:
-        gone.rmdir()
+        parent = opened(top_of(server, one), one.full.parent)
+    except OSError:
+        return Done(refused=LINKED)
+    try:
+        if stat.S_ISDIR(os.stat(one.full.name, dir_fd=parent, follow_symlinks=False).st_mode):
+            return clear(one, parent, holders, seen) if one.inside else fell(one, parent)
+        done = Done()
+        _file(one.full.name, parent, lambda _name, _found: True, done)
+        return done
+    finally:
+        os.close(parent)
+
+
+def opened(top: Path, folder: Path) -> int:
+    """A descriptor of a folder below `top`, step by step so that nobody can put a link into the way meanwhile.
+
+    Raises OSError where there is one.
+    """
+    handle = os.open(os.path.realpath(top), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in folder.relative_to(top).parts:
+        try:
+            deeper = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
+        finally:
+            os.close(handle)
+        handle = deeper
+    return handle
+
+
+def fell(one: Candidate, parent: int) -> Done:
+    """A whole folder: renamed first, so that from here on nobody can begin to use it."""
+    name = one.full.name
+    if one.category == STACKS and not name.startswith(".gone-"):
+        name = f".gone-{one.full.name}-{time.time_ns()}"
+        os.rename(one.full.name, name, src_dir_fd=parent, dst_dir_fd=parent)
+    done = _walk(name, parent, lambda _name, _found: True)
+    try:
+        os.rmdir(name, dir_fd=parent)
     except OSError as error:
-        done.problems.append(f"{gone.name}: {error.strerror}")
+        done.problems.append(f"{name}: {error.strerror}")
     return done
 
 
-def clear(one: Candidate, holders: Holders, seen: float) -> Done:
+def clear(one: Candidate, parent: int, holders: Holders, seen: float) -> Done:
     """The files of a folder that has to stay: what was changed after the look, is held open or not ours is kept."""
     held = {path for path in holders.paths if path.startswith(f"{os.path.realpath(one.full)}/")}
     names = {Path(path).name for path in held}
@@ -95,13 +124,13 @@ def clear(one: Candidate, holders: Holders, seen: float) -> Done:
         lately = found.st_mtime > min(seen, time.time() - JUST_NOW_S)
         return not lately and name not in names and not writer_lives(name) and is_mine(found)
 
-    return _walk(one.full, may_go)
+    return _walk(one.full.name, parent, may_go)
 
 
-def _walk(top: Path, may_go: MayGo) -> Done:
-    """Every file below `top` that may go, then the folders that are empty by then."""
+def _walk(top: str, parent: int, may_go: MayGo) -> Done:
+    """Every file below `top` in the folder `parent` that may go, then the folders that are empty by then."""
     done = Done()
-    for _folder, folders, files, handle in os.fwalk(top, topdown=False, follow_symlinks=False):
+    for _folder, folders, files, handle in os.fwalk(top, topdown=False, follow_symlinks=False, dir_fd=parent):
         for name in files:
             _file(name, handle, may_go, done)
         for name in folders:
