@@ -1,4 +1,4 @@
-"""Check a server before anything is changed on it: it reads, and changes nothing but the agent's own note of hccn.conf.
+"""Check a server before anything is changed on it: it reads, and changes nothing; of hccn.conf it keeps a note.
 
 Each step runs one group of probes on the server (`deployments.kinds.check_probes`). The job succeeds when
 the probes ran; what they found is in the items of the report, each `ok`, `warning`, `failed` or `unknown`
@@ -37,16 +37,6 @@ class Params:
             "Also reads the error counters and the optics of each port; takes about a minute more.",
         ),
     )
-    accept_hccn: bool = param(
-        "flag",
-        zh="以现在的 hccn.conf 为准",
-        en="Take hccn.conf as it is now",
-        default=False,
-        help=Text(
-            "检查会与上次记下的 /etc/hccn.conf 比较；勾选后改为记下现在的内容。",
-            "A check compares /etc/hccn.conf with what was noted last; with this it notes what is there now.",
-        ),
-    )
 
 
 def locks(p: Params) -> list[str]:
@@ -55,11 +45,11 @@ def locks(p: Params) -> list[str]:
 
 
 def steps(p: Params) -> list[Step]:
-    options = [*(["--deep"] if p.deep else []), *(["--accept-hccn"] if p.accept_hccn else [])]
+    deep = ["--deep"] if p.deep else []
     return [
         Step(
             title,
-            python_module("deployments.kinds.check_probes", group, *options),
+            python_module("deployments.kinds.check_probes", group, *deep),
             timeout_s=STEP_TIMEOUT_S,
             may_fail=True,
         )

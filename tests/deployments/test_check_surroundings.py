@@ -2,6 +2,8 @@
 
 import pytest
 
+from deployments import kinds
+from deployments.kinds import hccn_note
 from deployments.kinds.check_probes import hccn, limits, ports, set_env, surroundings
 from deployments.kinds.check_probes.host import Trouble
 from tests.deployments.check_bench import FileHost
@@ -215,11 +217,9 @@ def test_hccn_conf_is_noted_at_first_and_compared_afterwards(with_ports):
     with_ports.write("/etc/hccn.conf", CONF.replace("198.18.0.11", "198.18.9.9"))
     changed = only(hccn.conf(with_ports))
     assert (changed.verdict, changed.found) == ("warning", "address_1 198.18.0.11 → 198.18.9.9")
-    assert changed.job == {"kind": "check", "params": {"accept_hccn": True}}
+    assert changed.job == {"kind": "hccn_note", "params": {}}
     assert only(hccn.conf(with_ports)).verdict == "warning"  # it stays until somebody accepts it
-    with_ports.accepts = True
-    assert only(hccn.conf(with_ports)).verdict == "ok"
-    with_ports.accepts = False
+    assert hccn.note(with_ports).found == "address_1 198.18.0.11 → 198.18.9.9"
     assert only(hccn.conf(with_ports)).verdict == "ok"
 
 
@@ -234,8 +234,14 @@ def test_a_note_that_is_broken_counts_as_none(with_ports):
     assert only(hccn.conf(with_ports)).verdict == "unknown"
 
 
+def test_taking_the_file_as_it_is_is_a_job_of_one_step():
+    (step,) = hccn_note.steps(hccn_note.Params())
+    assert step.argv[1:] == ["-m", "deployments.kinds.check_probes.hccn"] and "hccn_note" not in kinds.offered()
+
+
 def test_by_hand_nothing_is_noted(with_ports):
     with_ports.state = None
+    assert hccn.note(with_ports).verdict == "failed"
     assert only(hccn.conf(with_ports)).verdict == "unknown"
 
 

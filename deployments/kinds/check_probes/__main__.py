@@ -1,4 +1,4 @@
-"""`python -m deployments.kinds.check_probes GROUP [--deep] [--accept-hccn]`: one item per finding.
+"""`python -m deployments.kinds.check_probes GROUP [--deep]`: one item per finding.
 
 Items are appended as JSON to the file that ASCEND_ITEMS names, as the runner expects them; by hand, without that
 variable, each is a printed line with its remedy. The exit code is 0 however
@@ -67,9 +67,7 @@ def main(arguments: list[str]) -> int:
     if len(groups) != 1 or groups[0] not in GROUPS:
         print(f"Name one group of probes: {', '.join(GROUPS)}.", file=sys.stderr)
         return 2
-    host = Host(deep="--deep" in arguments)
-    host.accepts = "--accept-hccn" in arguments
-    return 0 if run(groups[0], host, tell) else 1
+    return 0 if run(groups[0], Host(deep="--deep" in arguments), tell) else 1
 
 
 if __name__ == "__main__":

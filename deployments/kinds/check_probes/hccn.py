@@ -1,12 +1,16 @@
-"""The file /etc/hccn.conf against what was known of it last; the agent's state folder keeps that."""
+"""The file /etc/hccn.conf against what was known of it last; the agent's state folder keeps that.
+
+`python -m deployments.kinds.check_probes.hccn` notes it as it is now.
+"""
 
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
-from deployments.kinds.check_probes.finding import Finding, failed, job, ok, unknown, warning
-from deployments.kinds.check_probes.host import Host
+from deployments.kinds.check_probes.finding import Finding, Probe, failed, item, job, ok, unknown, warning
+from deployments.kinds.check_probes.host import Host, Trouble
 from deployments.kinds.check_probes.textfiles import pairs
 from deployments.steps import Text
 
@@ -64,6 +68,28 @@ def conf(host: Host) -> list[Finding]:
     return [odd] if (odd := twice(now)) else [against_kept(host, now)]
 
 
+def noted(state: Path, now: dict[str, str]) -> Text | None:
+    """Why it could not be kept; None when it is."""
+    try:
+        keep(state, now)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        return Text(f"记不下来：{why}。", f"It could not be noted: {why}.")
+    return None
+
+
+def note(host: Host) -> Finding:
+    """Take the file as it is now."""
+    now = present(host)
+    if now is None or host.state is None:
+        why = Text(f"没有 {FILE}，或不是由代理运行。", f"There is no {FILE}, or this is not run by the agent.")
+        return failed("—", FILE, why)
+    different = changes(kept(host.state) or {}, now)
+    if wrong := noted(host.state, now):
+        return failed("—", FILE, wrong)
+    return ok("; ".join(different[:SHOWN]) or "0", FILE)
+
+
 def twice(now: dict[str, str]) -> Finding | None:
     addresses = [value for name, value in now.items() if ADDRESS.fullmatch(name)]
     same = sorted({value for value in addresses if addresses.count(value) > 1})
@@ -82,14 +108,9 @@ def against_kept(host: Host, now: dict[str, str]) -> Finding:
     if host.state is None:
         return unknown(Text("手动运行时不记录，无从比较。", "Run by hand, it keeps nothing to compare with."), found)
     before = kept(host.state)
-    if before is None or host.accepts:
-        try:
-            keep(host.state, now)
-        except OSError as error:
-            why = error.strerror or type(error).__name__
-            return unknown(Text(f"记不下来：{why}。", f"It could not be noted: {why}."), found)
-        if before is not None:
-            return ok(found, found)
+    if before is None:
+        if wrong := noted(host.state, now):
+            return unknown(wrong, found)
         remedy = Text(
             "第一次看到，已记下；下次检查与它比较。", "Seen for the first time and noted: the next check compares."
         )
@@ -98,12 +119,27 @@ def against_kept(host: Host, now: dict[str, str]) -> Finding:
     if not different:
         return ok(found, found)
     remedy = Text(
-        "与上次记下的不同，多机任务会连错：若是有意的改动，以此为准再检查一次；否则用 hccn_tool 改回。",
-        "It differs from what was noted, so other servers connect to the wrong place: if the change was meant, check "
-        "again and take it as it is; else set it back with hccn_tool.",
+        "与上次记下的不同，多机任务会连错：若是有意的改动，点按钮以现在的内容为准；否则用 hccn_tool 改回。",
+        "It differs from what was noted, so other servers connect to the wrong place: if the change was meant, "
+        "take it as it is now; else set it back with hccn_tool.",
     )
     more = f" … +{len(different) - SHOWN}" if len(different) > SHOWN else ""
     return warning(
         "; ".join(different[:SHOWN]) + more, "; ".join(f"{n}={v}" for n, v in list(before.items())[:SHOWN]), remedy,
-        job=job("check", accept_hccn=True),
+        job=job("hccn_note"),
     )  # fmt: skip
+
+
+def main() -> int:
+    try:
+        found = note(Host())
+    except Trouble as trouble:
+        found = failed("—", FILE, trouble.reason)
+    from deployments.kinds.check_probes.__main__ import tell  # it lists this module's probe
+
+    tell(item(Probe("hccn_conf", Text("hccn.conf", "hccn.conf"), lambda _host: found), found))
+    return 0 if found.verdict == "ok" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

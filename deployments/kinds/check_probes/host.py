@@ -42,14 +42,12 @@ class Host:
     """`root` holds the server's files ("/" on a real one). `deep` asks for the slow questions too.
 
     `env` is the environment that programs get from the agent; `state` the agent's own folder, None where a person runs
-    the probes by hand; `stacks` the folder with this server's stacks. `accepts`: what changed
-    is to be noted as it is now.
+    the probes by hand; `stacks` the folder with this server's stacks.
     """
 
     def __init__(self, root: str | os.PathLike[str] | None = None, *, deep: bool = False) -> None:
         self.root = Path(root if root is not None else os.environ.get("ASCEND_ROOT") or "/")
         self.deep = deep
-        self.accepts = False
         self.env: Mapping[str, str] = os.environ
         self.state = _state_folder()
         self.stacks = _stacks_of(self.root, self.state)
