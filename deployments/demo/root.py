@@ -20,9 +20,12 @@ LINK = "-> "
 PROGRAMS = (
     *("npu-smi", "hccn_tool", "uname", "hostname", "getconf", "ldd", "lscpu", "lspci", "df", "chronyc", "timedatectl"),
     "root-helper",
+    *("systemctl", "modinfo", "dpkg", "rpm", "getent"),
     *("docker", "podman", "nerdctl", "isula", "ip", "python3", "python3.10", "python3.11", "python3.12"),
 )
 ASCEND = "usr/local/Ascend"
+OPERATORS = {"D802": "ascend910b", "D803": "ascend910_93", "D500": "ascend310p", "D806": "ascend950"}
+MODULES = ("drv_pcie_host", "drv_devmng_host", "drv_davinci_intf_host")  # some of the driver's
 BOOTED = 1_790_000_000  # epoch seconds, of the first server
 
 
@@ -53,6 +56,8 @@ def ensure(server: DemoServer, root: Path) -> bool:
     shutil.rmtree(root, ignore_errors=True)
     for name, text in made.items():
         _write(root / name, text, is_folder=name.endswith("/"))
+        if name.startswith(LEFT_OVER) and not name.endswith("/"):
+            os.utime(root / name, (BOOTED, BOOTED))
     stamp.write_text(digest, encoding="utf-8")
     return True
 
@@ -120,6 +125,7 @@ def _made(server: DemoServer) -> dict[str, str]:
         **_devices(server),
         **_ascend(server),
         **_pythons(server),
+        **_left_over(server),
     }
 
 
@@ -135,7 +141,13 @@ def _system(server: DemoServer) -> dict[str, str]:
         "etc/hccn.conf": "".join(
             f"address_{chip.index}=198.18.{server.index % 250}.{chip.index + 10}\n" for chip in server.chips
         ),
+        "etc/hosts": f"127.0.0.1 localhost\n{systems.address(server)} {server.name}\n",
+        "etc/ld.so.conf.d/ascend_driver_so.conf": f"/{ASCEND}/driver/lib64/driver\n",
+        f"boot/vmlinuz-{system.kernel}": "",
         f"lib/modules/{system.kernel}/build/": "",
+        **{f"lib/modules/{system.kernel}/updates/{name}.ko": "" for name in MODULES},
+        **{f"usr/bin/{name}": "" for name in ("lspci", "ifconfig", "make", "dkms", "gcc", "g++")},
+        "usr/local/bin/npu-smi": "",
         "models/": "",
         "dev/shm/": "",
     }
@@ -188,8 +200,11 @@ def _kernel(server: DemoServer) -> dict[str, str]:
         f"{systems.INTERFACES[0]}\t00000000\t010013C6\t0003\t0\t0\t100\t00000000\t0\t0\t0\n",
         "proc/swaps": "Filename\tType\tSize\tUsed\tPriority\n" + ("/dev/dm-1 partition 4194304 0 -2\n" if swap else ""),
         "proc/self/limits": "Limit                     Soft Limit           Hard Limit           Units     \n"
+        f"Max processes             {1545000:<21}{1545000:<21}processes \n"
         f"Max open files            {files:<21}{files:<21}files     \n"
         f"Max locked memory         {locked:<21}{locked:<21}bytes     \n",
+        "proc/self/status": "Name:\tpython3\nUmask:\t0022\n",
+        "proc/modules": "".join(f"{name} 65536 1 - Live 0x0000000000000000 (OE)\n" for name in MODULES),
         "proc/net/tcp": _ports(server),
         "proc/sys/vm/swappiness": "0\n" if tuned else "30\n",
         "proc/sys/kernel/numa_balancing": "0\n" if tuned else "1\n",
@@ -234,6 +249,8 @@ def _ascend(server: DemoServer) -> dict[str, str]:
         made[f"{ASCEND}/cann-{stack.cann}/aarch64-linux/ascend_toolkit_install.info"] = toolkit_info(
             stack.cann, f"/{ASCEND}/cann-{stack.cann}"
         )
+        if chip := OPERATORS.get(server.spec.pci):
+            made[f"{ASCEND}/cann-{stack.cann}/opp/built-in/op_impl/ai_core/tbe/kernel/{chip}/"] = ""
     if stack.nnal:
         made[f"{ASCEND}/nnal/atb/set_env.sh"] = "export ATB_HOME_PATH=/usr/local/Ascend/nnal/atb/latest/atb/cxx_abi_0\n"
     return made
@@ -254,12 +271,31 @@ def _driver(server: DemoServer) -> dict[str, str]:
         f"tdt_version=1.0\nlog_version=1.0\nprof_version=2.0\ndvppkernels_version=1.1\ntsfw_version=1.0\n"
         f"compatible_version_fw={stack.accepts}\npackage_version={stack.driver}\n",
         f"{ASCEND}/driver/tools/hccn_tool": "",
+        f"{ASCEND}/driver/lib64/driver/libascend_hal.so": "",
         "etc/ascend_install.info": "UserName=HwHiAiUser\nUserGroup=HwHiAiUser\nDriver_Install_Type=full\n"
         "Driver_Install_Path_Param=/usr/local/Ascend\nFirmware_Install_Type=full\n"
         "Firmware_Install_Path_Param=/usr/local/Ascend\n",
     }
     if stack.whole:
         made[f"{ASCEND}/driver/tools/upgrade-tool"] = ""
+    return made
+
+
+LEFT_OVER = ("root/ascend/", "opt/ascend-console/stacks/", "models/")  # old files, so that a clean-up may take them
+
+
+def _left_over(server: DemoServer) -> dict[str, str]:
+    """What years leave on a server: logs of CANN, and on some a stack that nothing points to and half a download."""
+    line = "[ERROR] RUNTIME(21000,python3):2026-09-20 stream synchronize failed, stream_id=2\n"
+    base = "root/ascend/log/debug"
+    made = {f"{base}/plog/plog-{9_000_000 + n}_2026092{n}.log": line * 40 * (n + 1) for n in range(3)}
+    made |= {f"{base}/device-{chip.index}/device-{9_000_000 + chip.index}.log": line for chip in server.chips}
+    if server.index % 2 == 0:
+        old = "opt/ascend-console/stacks/vllm-ascend-0.13.0"
+        made[f"{old}/activate"] = f"export ASCEND_CONSOLE_STACK={old.rpartition('/')[2]}\n"
+        made[f"{old}/venv/pyvenv.cfg"] = "home = /usr/bin\nversion = 3.11.6\n" + "# \n" * 900
+    if server.index % 3 == 0:
+        made["models/qwen3-8b/.cache/huggingface/download/model-2.safetensors.6f1a.incomplete"] = "0" * 3000
     return made
 
 
@@ -272,9 +308,12 @@ def _pythons(server: DemoServer) -> dict[str, str]:
         home = "opt/vllm-ascend"
         made[f"{home}/bin/python3.11"] = ""
         made[f"{home}/pyvenv.cfg"] = "home = /usr/local/python3.11.10/bin\nversion = 3.11.10\n"
-        for name, version in row.items():
-            made[f"{home}/lib/python3.11/site-packages/{name}-{version}.dist-info/METADATA"] = (
+        site = f"{home}/lib/python3.11/site-packages"
+        for name, version in {**row, **systems.CANN_NEEDS}.items():
+            made[f"{site}/{name}-{version}.dist-info/METADATA"] = (
                 f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
             )
-            made[f"{home}/lib/python3.11/site-packages/{name}-{version}.dist-info/RECORD"] = ""
+            made[f"{site}/{name}-{version}.dist-info/RECORD"] = ""
+        made |= {f"{site}/vllm_ascend/{name}/": "" for name in ("attention", "ops", "worker")}
+        made[f"{site}/vllm_ascend/vllm_ascend_C.cpython-311-aarch64-linux-gnu.so"] = ""
     return made

@@ -71,6 +71,12 @@ VLLM = {
     "8.5.1": {"torch": "2.9.0+cpu", "torch_npu": "2.9.0", "vllm": "0.18.0", "vllm_ascend": "0.18.0"},
 }
 
+# What CANN's operator compiler imports, by distribution.
+CANN_NEEDS = {
+    "attrs": "25.4.0", "numpy": "1.26.4", "decorator": "5.2.1", "sympy": "1.14.0", "cffi": "2.0.0", "pyyaml": "6.0.3",
+    "psutil": "7.1.3", "protobuf": "6.33.1", "scipy": "1.13.1", "requests": "2.32.5", "absl_py": "2.3.1",
+}  # fmt: skip
+
 CPU_MODEL = "Kunpeng-920"
 
 
@@ -93,6 +99,12 @@ def lscpu(server: DemoServer) -> str:
     ]  # fmt: skip
     rows += [(f"NUMA node{node} CPU(s)", f"{node * 24}-{node * 24 + 23}") for node in range(count // 24)]
     return "".join(f"{name + ':':<33}{value}\n" for name, value in rows)
+
+
+def address(server: DemoServer) -> str:
+    """Of its management interface."""
+    row, place = divmod(server.index, 250)
+    return f"198.19.{row}.{place + 2}"
 
 
 def addresses(server: DemoServer) -> str:

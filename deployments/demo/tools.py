@@ -160,7 +160,24 @@ def ip(ask: Ask) -> Said:
 
 def docker(ask: Ask) -> Said:
     version = systems.of(ask.server).docker
+    if version and ask.words[:1] == ["images"]:
+        return 0, ""
     return (0, f"Docker version {version}, build 3b5f1c2\n") if version else NOT_FOUND
+
+
+def systemctl(ask: Ask) -> Said:
+    """No firewall runs; nothing else is asked."""
+    return (3, "inactive\n" * len(ask.words[1:])) if ask.words[:1] == ["is-active"] else (1, "")
+
+
+def modinfo(ask: Ask) -> Said:
+    """`modinfo -k KERNEL -F vermagic MODULE`: the driver's are built for the kernel that runs."""
+    return 0, f"{systems.of(ask.server).kernel} SMP mod_unload modversions aarch64\n"
+
+
+def rpm(ask: Ask) -> Said:
+    kernel = systems.of(ask.server).kernel.rpartition(".")[0]
+    return 0, f"glibc.aarch64\nkernel.aarch64\nkernel-devel-{kernel}.aarch64\nbash.aarch64\n"
 
 
 def python3(ask: Ask) -> Said:
@@ -183,6 +200,9 @@ PROGRAMS: dict[str, Callable[[Ask], Said]] = {
     "df": df,
     "chronyc": chronyc,
     "docker": docker,
+    "systemctl": systemctl,
+    "modinfo": modinfo,
+    "rpm": rpm,
     "ip": ip,
     "python3": python3,
     "root-helper": root_helper,

@@ -1,4 +1,4 @@
-"""Check a server before anything is changed on it: it reads and changes nothing.
+"""Check a server before anything is changed on it: it reads, and changes nothing; of hccn.conf it keeps a note.
 
 Each step runs one group of probes on the server (`deployments.kinds.check_probes`). The job succeeds when
 the probes ran; what they found is in the items of the report, each `ok`, `warning`, `failed` or `unknown`
@@ -14,7 +14,10 @@ TITLE = Text("检查服务器", "Check a server")
 GROUPS: list[tuple[str, Text]] = [
     ("system", Text("检查系统", "Check the system")),
     ("limits", Text("检查 Python 与资源限制", "Check Python and limits")),
+    ("surroundings", Text("检查运行环境", "Check the surroundings")),
+    ("driver", Text("检查驱动与内核", "Check driver and kernel")),
     ("stack", Text("检查昇腾软件栈", "Check the Ascend stack")),
+    ("software", Text("检查 Python 环境与镜像", "Check Python environments and images")),
     ("npus", Text("检查 NPU", "Check the NPUs")),
     ("links", Text("检查网络链路", "Check the network links")),
     ("tuning", Text("检查主机调优", "Check the host's tuning")),

@@ -49,6 +49,36 @@ def job(server="kp-01", kind="check", state="queued", by=None, minutes_ago=0, to
     return {"job": made.pk, "attempt": attempt.pk}
 
 
+def looked(server="kp-01", found=(), state="succeeded"):
+    """A look at what can be cleaned up: `found` is [[target, size, files, why it stays or ""]]."""
+    from deployments.models import Attempt
+
+    made = job(server, "cleanup_look", state)
+    report = []
+    for n, (target, size, files, why) in enumerate(found):
+        category, _colon, path = target.partition(":")
+        todo = None if why else {"kind": "cleanup", "params": {"targets": [target], "seen": 1_790_000_000}}
+        report.append(
+            {"key": f"{category}.{n:012}", "title": [path, path], "verdict": "unknown" if why else "ok",
+             "found": f"{size >> 20} MiB ({size} B), {files}", "wanted": "2026-09-21T10:00:00Z",
+             "remedy": [why, why] if why else None, "job": todo, "line": n + 1}
+        )  # fmt: skip
+    Attempt.objects.filter(pk=made["attempt"]).update(report=report)
+    return made
+
+
+def ended(job, state="succeeded"):
+    """The job and its attempt have ended, and its page hears of it."""
+    from django.utils import timezone
+
+    from deployments.models import Attempt, Job
+    from deployments.services import jobs
+
+    Attempt.objects.filter(job=job).update(state=state, ended_at=timezone.now())
+    Job.objects.filter(pk=job).update(state=state, ended_at=timezone.now())
+    jobs.tell(Job.objects.select_related("server", "requester").get(pk=job))
+
+
 def cut_off(server="kp-01", on=True):
     """Switched off in Redis, as services/quota.py notes it; with `on` false it is as if that had never been."""
     from django.utils import timezone
@@ -270,7 +300,7 @@ def bus_ids(name):
 ALL = (
     bus_ids, user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many,
     remove,
-    batch, newest_attempts, joining, join_step, join_many,
+    batch, newest_attempts, joining, join_step, join_many, looked, ended,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in ALL}
 

@@ -17,6 +17,9 @@ class DemoHost(Host):
     def __init__(self, server, folder, *, deep=False):
         super().__init__(folder, deep=deep)
         self.server = server
+        self.env = root.environment(server, self.root, self.root.parent / "tools")
+        self.state = self.root.parent / f"{server.name}-state"
+        self.state.mkdir(exist_ok=True)
 
     def run(self, *argv, timeout_s=15.0):
         assert argv[0] in root.PROGRAMS, "a demo server would run this machine's own"
@@ -58,3 +61,29 @@ def put_tool(folder, name, script):
 def is_running(pid):
     found = processes.stat(pid)
     return found is not None and found.state not in "ZX"
+
+
+class FileHost(Host):
+    """A server of files below a folder; `tools` maps the words of a call to (exit code, text)."""
+
+    def __init__(self, folder, files=(), tools=(), env=()):
+        super().__init__(folder)
+        self.tools, self.env, self.stacks = dict(tools), dict(env), "/opt/ascend-console/stacks"
+        for name, text in dict(files).items():
+            self.write(name, text)
+
+    def write(self, name, text=""):
+        path = self.path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith("/"):
+            path.mkdir(exist_ok=True)
+        else:
+            path.write_text(text)
+
+    def run(self, *argv, timeout_s=15.0):
+        found = next((self.tools[key] for key in (" ".join(argv), argv[0]) if key in self.tools), None)
+        return Answer(*found) if found else None
+
+
+NPU = {"/sys/bus/pci/devices/0000:c1:00.0/uevent": "PCI_ID=19E5:D802\n"}
+DRIVER = {**NPU, "/usr/local/Ascend/driver/version.info": "Version=25.5.0\n"}

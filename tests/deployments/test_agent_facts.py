@@ -11,6 +11,7 @@ from deployments.agent.facts_host import FactsHost
 from deployments.agent.outbox import Outbox, waiting
 from deployments.agent.sampler import Loop, Sampler
 from deployments.agent.tools import Output
+from deployments.kinds.check_probes import environments
 from tests.deployments.agent_bench import AgentServer
 
 IP = r"""1: lo    inet 127.0.0.1/8 scope host lo\       valid_lft forever preferred_lft forever
@@ -132,7 +133,7 @@ def test_python_environments_are_read_and_never_run(server):
 def test_folders_without_end_are_bounded(server):
     for n in range(120):
         server.write(f"opt/app{n}/bin/python3.{n % 4 + 9}")
-    assert len(facts_software.pythons(server.host)["pythons"]) == facts_software.MOST_ENVIRONMENTS
+    assert len(facts_software.pythons(server.host)["pythons"]) == environments.MOST_ENVIRONMENTS
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")

@@ -57,7 +57,7 @@ def test_files_of_another_nature_are_unknown_and_never_waited_for(demo):
     (host.root / "proc/self/limits").mkdir()
     items, sound = report(host, ["system", "limits"])
     assert sound
-    unknown = {"memory", "swap", "hugepages", "os", "open_files", "locked_memory"}
+    unknown = {"memory", "swap", "hugepages", "os", "open_files", "processes_limit", "locked_memory"}
     assert {key for key, made in items.items() if made["verdict"] == "unknown"} == unknown
     assert "/etc/os-release" in items["os"]["remedy"][1]
 

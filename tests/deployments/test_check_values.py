@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from deployments.kinds.check_probes import limits, links, npus, pci, stack, system, tuning
+from deployments.kinds.check_probes import limits, links, npus, pci, ports, stack, system, tuning
 from deployments.kinds.check_probes.finding import MOST, Finding, Probe, clean, item, line
 from deployments.kinds.check_probes.host import Host
 from deployments.stacks import versions
@@ -107,8 +107,8 @@ def test_ports_are_read_from_both_tables_of_the_kernel(tmp_path):
     (tmp_path / "proc/net/tcp6").write_text(
         "head\n" + row.format("0" * 32, 60003, "0" * 32, "0A") + row.format("0" * 32, 8001, "0" * 32, "01")
     )
-    assert limits.listening(Host(tmp_path)) == {8000, 60003}
-    assert limits.ports(Host(tmp_path)).verdict == "warning"
+    assert ports.listening(Host(tmp_path)) == {8000, 60003}
+    assert ports.ports(Host(tmp_path)).verdict == "warning"
 
 
 def test_devices_of_other_vendors_are_no_npus(tmp_path):

@@ -119,14 +119,14 @@ def test_csv_has_every_match_and_no_formula(as_operator, operator, server):
 
 
 def test_a_page_shows_verdict_report_and_steps(as_operator, attempt, spool):
-    step = {"e": "step", "n": 1, "of": 6, "title": ["检查系统", "Check the system"], "argv": ["x"]}
+    step = {"e": "step", "n": 1, "of": 9, "title": ["检查系统", "Check the system"], "argv": ["x"]}
     entries = [spool.event(e="started"), spool.event(**step), spool.event(**ITEM)]
     ingest.store({attempt.job.server_id: entries})
     page = as_operator.get(f"/jobs/{attempt.job_id}/").content.decode()
     assert "Checking kp-01" in page
     assert "Firmware pairing" in page and "Upgrade the firmware." in page
     assert '<a class="mono" href="#L3">L3</a>' in page
-    assert page.count('class="step ') == 6  # the one that runs and those to come
+    assert page.count('class="step ') == 9  # the one that runs and those to come
     button = html.unescape(re.search(r'href="(/jobs/new\?[^"]*)"', page.split("report", 1)[1])[1])
     assert parse_qs(urlsplit(button).query) == {"server": ["kp-01"], "kind": ["check"], "p-deep": ["True"]}
 

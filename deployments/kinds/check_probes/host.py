@@ -6,10 +6,12 @@ import signal
 import stat
 import subprocess
 import time
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from deployments.stacks.installed import ROOT
 from deployments.steps import Text
 from monitoring.parsers import ParseError, npu_smi_info
 from monitoring.parsers.failures import Unreadable
@@ -37,11 +39,18 @@ class Answer(NamedTuple):
 
 
 class Host:
-    """`root` holds the server's files ("/" on a real one). `deep` asks for the slow questions too."""
+    """`root` holds the server's files ("/" on a real one). `deep` asks for the slow questions too.
+
+    `env` is the environment that programs get from the agent; `state` the agent's own folder, None where a person runs
+    the probes by hand; `stacks` the folder with this server's stacks.
+    """
 
     def __init__(self, root: str | os.PathLike[str] | None = None, *, deep: bool = False) -> None:
         self.root = Path(root if root is not None else os.environ.get("ASCEND_ROOT") or "/")
         self.deep = deep
+        self.env: Mapping[str, str] = os.environ
+        self.state = _state_folder()
+        self.stacks = _stacks_of(self.root, self.state)
 
     def path(self, name: str) -> Path:
         return self.root / name.lstrip("/")
@@ -79,6 +88,20 @@ class Host:
         except OSError as error:
             raise _unreadable(folder, error) from error
         return sorted(found)
+
+    def look(self, folder: str) -> list[str]:
+        """The names in a folder; none where we may not look."""
+        try:
+            return self.names(folder)
+        except Trouble:
+            return []
+
+    def peek(self, name: str) -> str:
+        """The text of a file; '' where there is none, or we may not read it."""
+        try:
+            return self.read(name) or ""
+        except Trouble:
+            return ""
 
     def run(self, *argv: str, timeout_s: float = TOOL_TIMEOUT_S) -> Answer | None:
         """Run a tool in the C locale; None when PATH has none. Raises Trouble when it hangs or cannot start."""
@@ -133,6 +156,22 @@ class Host:
     def processes(self) -> tuple[npu_smi_info.Process, ...]:
         """The processes that npu-smi shows; empty when it shows none."""
         return self.npu_smi.processes if isinstance(self.npu_smi, npu_smi_info.Info) else ()
+
+
+def _state_folder() -> Path | None:
+    """The agent's own folder: the program of a step begins in the attempt's, which lies in it."""
+    try:
+        folder = Path.cwd()
+    except OSError:
+        return None
+    return folder.parent.parent if folder.parent.name == "attempts" else None
+
+
+def _stacks_of(root: Path, state: Path | None) -> str:
+    """The common folder of stacks where this account may write there, as the agent decides it, else its own."""
+    if root == Path("/") and state is not None and not os.access(ROOT, os.W_OK | os.X_OK):
+        return str(state / "stacks")
+    return ROOT
 
 
 def _unreadable(name: str, error: OSError) -> Trouble:

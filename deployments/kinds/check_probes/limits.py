@@ -1,18 +1,16 @@
 """Group `limits`: Python, limits of the user, locale, shared memory, clock, ports."""
 
-import os
 import re
 
 from deployments.kinds.check_probes.finding import Finding, Probe, failed, ok, unknown, warning
 from deployments.kinds.check_probes.host import Host, Trouble
+from deployments.kinds.check_probes.ports import ports
 from deployments.kinds.check_probes.system import free_gib
 from deployments.steps import Text
 
 PYTHONS = ("python3", "python3.12", "python3.11", "python3.10")
 LEAST_FILES = 65535
-ENGINE_PORTS = range(8000, 8016)
-HCCL_PORTS = range(60000, 60016)  # what HCCL takes on the host unless HCCL_IF_BASE_PORT says otherwise
-LISTEN = "0A"  # the state column of /proc/net/tcp
+LEAST_PROCESSES = 16384  # threads count: sixteen engines, each with a hundred and more of them for its cores
 
 
 def python(host: Host) -> Finding:
@@ -56,6 +54,20 @@ def open_files(host: Host) -> Finding:
     return warning(found, wanted, remedy)
 
 
+def processes(host: Host) -> Finding:
+    soft, hard = limit(host, "Max processes")
+    found, wanted = f"{soft} / {hard}", f"≥ {LEAST_PROCESSES}"
+    if soft == "unlimited" or (soft.isdecimal() and int(soft) >= LEAST_PROCESSES):
+        return ok(found, wanted)
+    remedy = Text(
+        "进程与线程数上限太低，多卡服务会报 can't start new thread："
+        f"在 /etc/security/limits.conf 里设 nproc {LEAST_PROCESSES}（服务设 LimitNPROC），重新登录。",
+        "Too few processes and threads are allowed; serving on many NPUs ends in “can't start new thread”: "
+        f"set nproc {LEAST_PROCESSES} in /etc/security/limits.conf (a service: LimitNPROC) and sign in again.",
+    )
+    return warning(found, wanted, remedy)
+
+
 def locked_memory(host: Host) -> Finding:
     soft, hard = limit(host, "Max locked memory")
     if soft == "unlimited":
@@ -69,7 +81,7 @@ def locked_memory(host: Host) -> Finding:
 
 
 def locale(host: Host) -> Finding:
-    found = next((os.environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if os.environ.get(name)), "")
+    found = next((host.env[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if host.env.get(name)), "")
     if not found:
         text = host.read("/etc/locale.conf") or host.read("/etc/default/locale") or ""
         hit = re.search(r"^\s*LANG=[\"']?([^\"'\s]+)", text, re.MULTILINE)
@@ -132,44 +144,11 @@ def _offset(seconds: float, direction: str) -> Finding:
     return (failed if seconds > 60 else warning)(found, "≤ 0.5 s", remedy)
 
 
-def listening(host: Host) -> set[int]:
-    """TCP ports that something listens on, over IPv4 and IPv6. Raises Trouble when the kernel's table is missing."""
-    tables = [text for text in (host.read("/proc/net/tcp"), host.read("/proc/net/tcp6")) if text]
-    if not tables:
-        raise Trouble(Text("读不到 /proc/net/tcp", "/proc/net/tcp cannot be read"))
-    found: set[int] = set()
-    for line in "\n".join(tables).splitlines():
-        hit = re.match(r"\s*\d+: [0-9A-F]+:([0-9A-F]{4}) [0-9A-F]+:[0-9A-F]{4} ([0-9A-F]{2})", line)
-        if hit and hit[2] == LISTEN:
-            found.add(int(hit[1], 16))
-    return found
-
-
-def ports(host: Host) -> Finding:
-    taken = listening(host)
-    engine = [port for port in ENGINE_PORTS if port in taken]
-    hccl = [port for port in HCCL_PORTS if port in taken]
-    found = ", ".join(map(str, engine + hccl)) or "0"
-    wanted = f"{ENGINE_PORTS[0]}–{ENGINE_PORTS[-1]}, {HCCL_PORTS[0]}–{HCCL_PORTS[-1]}"
-    if hccl:
-        remedy = Text(
-            "HCCL 的端口被占：停掉占用者，或设 HCCL_IF_BASE_PORT 换一段端口。",
-            "Ports of HCCL are taken: stop what listens there, or move HCCL with HCCL_IF_BASE_PORT.",
-        )
-        return warning(found, wanted, remedy)
-    if len(engine) == len(ENGINE_PORTS):
-        return warning(
-            found,
-            wanted,
-            Text("常用的服务端口全被占：部署时另选端口。", "All the usual ports are taken: choose another one."),
-        )
-    return ok(found, wanted)
-
-
 PROBES = [
     Probe("python", Text("Python", "Python"), python),
     Probe("open_files", Text("打开文件数", "Open files"), open_files),
     Probe("locked_memory", Text("锁定内存", "Locked memory"), locked_memory),
+    Probe("processes_limit", Text("进程与线程数", "Processes and threads"), processes),
     Probe("locale", Text("语言环境", "Locale"), locale),
     Probe("shared_memory", Text("共享内存 /dev/shm", "Shared memory /dev/shm"), shared_memory),
     Probe("clock", Text("时钟偏差", "Clock offset"), clock),

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from deployments.kinds.check_probes import hccn
 from deployments.kinds.check_probes.finding import Finding, Probe, ok, unknown
 from deployments.kinds.check_probes.host import Host, Trouble
 from deployments.kinds.check_probes.npus import chip_name, why_none
@@ -139,6 +140,7 @@ PROBES = [
     Probe("link", Text("HCCN 链路", "HCCN links"), lambda host: ask(host, LINK)),
     Probe("net_health", Text("HCCN 网络健康", "HCCN network health"), lambda host: ask(host, NET_HEALTH)),
     Probe("hccn_ip", Text("HCCN 地址", "HCCN addresses"), lambda host: ask(host, ADDRESS)),
+    Probe("hccn_conf", Text("hccn.conf", "hccn.conf"), hccn.conf),
     Probe("hccn_stat", Text("HCCN 错包计数", "HCCN error counters"), deep(COUNTERS)),
     Probe("optics", Text("光模块", "Optical modules"), deep(OPTICS)),
 ]

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from deployments.kinds.check_probes.finding import Finding, Probe, failed, ok, unknown, warning
+from deployments.kinds.check_probes.finding import Finding, Probe, failed, job, ok, unknown, warning
 from deployments.kinds.check_probes.host import Host, Trouble
 from deployments.kinds.check_probes.textfiles import meminfo
 from deployments.stacks import catalogue
@@ -162,7 +162,7 @@ def disk_usr_local(host: Host) -> Finding:
     remedy = Text(
         "CANN 至少要 10 GiB：清理或扩容 /usr/local 所在磁盘。", "CANN takes 10 GiB: make room where /usr/local lies."
     )
-    return failed(f"{free:.1f} GiB", "≥ 10 GiB", remedy)
+    return failed(f"{free:.1f} GiB", "≥ 10 GiB", remedy, job=job("cleanup_look"))
 
 
 def disk_models(host: Host) -> Finding:
@@ -175,7 +175,7 @@ def disk_models(host: Host) -> Finding:
         "放不下几个大模型（32B 的 bf16 权重约 64 GiB）：为模型目录挂一块数据盘。",
         "Little room for models (the bf16 weights of a 32B one take 64 GiB): mount a data disk for them.",
     )
-    return warning(found, "≥ 200 GiB", remedy)
+    return warning(found, "≥ 200 GiB", remedy, job=job("cleanup_look"))
 
 
 def memory(host: Host) -> Finding:
