@@ -176,7 +176,7 @@ def run(attempt: Attempt, mark: reboots.Mark | None = None) -> Verdict | None:
             continue
         if ("step", n) not in said:
             writer.event("step", n=n, of=len(steps), title=list(step.title), argv=_shown(step.argv))
-        if verdict[0] != "succeeded":
+        if verdict[0] != "succeeded" and not step.always:
             writer.event("step_end", n=n, state="skipped", exit=None, took_s=0.0)
             continue
         began = time.monotonic()
@@ -187,14 +187,17 @@ def run(attempt: Attempt, mark: reboots.Mark | None = None) -> Verdict | None:
                 if done.state == "failed":
                     verdict = ("failed", None, _reason(n, step, done))
                 continue
-        outcome = restart(attempt, n, step) if step.reboot else run_step(attempt, n, step)
+        never = (lambda: False) if step.always else None
+        outcome = restart(attempt, n, step) if step.reboot else run_step(attempt, n, step, never)
         if outcome is None:
             return None
         if outcome.reason and outcome.state == "failed":
             writer.say(f"{outcome.reason.zh} {outcome.reason.en}")
         took_s = round(time.monotonic() - began, 3)
         writer.event("step_end", n=n, state=outcome.state, exit=outcome.exit, took_s=took_s)
-        if outcome.state == "cancelled" or (outcome.state == "failed" and not step.may_fail):
+        if verdict[0] == "succeeded" and (
+            outcome.state == "cancelled" or (outcome.state == "failed" and not step.may_fail)
+        ):
             verdict = (outcome.state, outcome.exit, _reason(n, step, outcome))
     return verdict
 

@@ -2,19 +2,20 @@
 
 The environment goes into the stack's own folder beside older ones; the stack in use changes with the last step, in one
 move, so that a failure before leaves the one before in use. What the plan found satisfied is looked at again just
-before and skipped. The host layer (driver, firmware) is no part of it: the console refuses plans that change it.
+before and skipped. Driver, firmware and a shared CANN are changed by root, through the agent's root helper.
 """
 
 from dataclasses import dataclass
 
 from deployments.stacks import frozen
-from deployments.stacks.options import CANN_PLACES, LAYERINGS, ROUTES
+from deployments.stacks.options import CANN_PLACES, LAYERINGS, RESTARTS, ROUTES
 from deployments.steps import Step, Text, param
 
 TITLE = Text("安装栈", "Install a stack")
 OWN_PAGE = True
 CHANGES_FACTS = True
-FILLED = ("plan",)  # by the console, when the job is queued
+NEEDS_ROOT = True  # for driver, firmware and a shared CANN; the environment needs none
+FILLED = ("plan", "npus")  # by the console, when the job is queued
 INTERRUPTS = Text(
     "新环境装在旧环境旁边，正在运行的引擎不受影响；最后一步才把它设为在用的栈。",
     "The new environment goes beside the older ones and disturbs no engine that runs; the last step makes it the stack "
@@ -36,6 +37,13 @@ class Params:
     registry: str = param("text", zh="镜像仓库", en="Registry of images", default="")
     image_archive: str = param("text", zh="镜像归档", en="Archive of the image", default="")
     python: str = param("text", zh="Python", en="Python", default="")
+    driver: str = param("text", zh="驱动版本", en="Driver version", default="")
+    firmware: str = param("text", zh="固件版本", en="Firmware version", default="")
+    restart: str = param("choice", zh="重启", en="Restart", default="by_hand", choices=RESTARTS)
+    window: str = param("text", zh="重启时间段", en="Time for the restart", default="")
+    npus: list[str] = param(
+        "texts", zh="NPU", en="NPUs", default=[], help=Text("由控制台填写。", "The console fills it in.")
+    )
     plan: str = param(
         "text", zh="计划", en="Plan", default="", most_characters=48 * 1024,
         help=Text("由控制台填写。", "The console fills it in."),
@@ -43,7 +51,7 @@ class Params:
 
 
 def locks(p: Params) -> list[str]:
-    return ["stack"]
+    return ["stack", *frozen.host_locks(steps(p), p.npus)]
 
 
 def steps(p: Params) -> list[Step]:

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from console.errors import Conflict, ConsoleError, NotFound
 from console.language import pick
 from deployments.models import Server
-from deployments.services import jobs, stacks, wheel_bundles
+from deployments.services import host_changes, jobs, stacks, wheel_bundles
 from deployments.stacks import frozen, plan
 from deployments.stacks.catalogue import Stack
 from deployments.stacks.installed import NAME
@@ -73,21 +73,30 @@ def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
         return Conflict(
             " ".join(pick(one.text) for one in made.refusals), _("Choose another stack or server."), code="no_way"
         )
-    if made.changes_host:
+    if made.changes_host and not server.has_root:
         return Conflict(
-            _("The plan changes driver or firmware of %(server)s, which the console does not do itself.")
+            _("The plan changes driver or firmware of %(server)s, and its agent has no root helper.")
             % {"server": server.name},
-            _("Run the steps of the host layer by hand as the plan shows them, then install the rest from here."),
+            _("Join it again as root, without NO_ROOT_HELPER, or run the steps of the host layer by hand."),
             code="host_layer",
+        )
+    if any(step.needs_root for step in made.to_run) and server.facts.get("root") == "old":
+        return Conflict(
+            _("The root helper of %(server)s is of an older version and does not know these steps.")
+            % {"server": server.name},
+            _("Run the command for joining again on %(server)s as root; its jobs go on meanwhile.")
+            % {"server": server.name},
+            code="old_root_helper",
+        )
+    if any(step.needs_root for step in made.to_run) and not server.has_root:
+        return Conflict(
+            _("The plan changes a CANN that all stacks share, and the agent of %(server)s has no root helper.")
+            % {"server": server.name},
+            _("Choose “own” for the place of CANN, or join the server again as root, without NO_ROOT_HELPER."),
+            code="shared_cann",
         )
     if made.gaps:
         return Conflict(" ".join(map(pick, made.gaps)), _("Name it among the choices of the plan."), code="gaps")
-    if any(step.needs_root for step in made.to_run):
-        return Conflict(
-            _("The plan changes a CANN that all stacks share, which needs root."),
-            _("Choose “own” for the place of CANN, or run these steps by hand as the plan shows them."),
-            code="shared_cann",
-        )
     return None
 
 
@@ -96,7 +105,13 @@ def fill_install(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     made = plan_of(server, stacks.find(str(params["stack"])), options_for(server, params))
     if wrong := obstacle(server, made):
         raise wrong
-    return {"plan": frozen.write(made)}
+    return filled(server, made)
+
+
+def filled(server: Server, made: plan.Plan) -> dict[str, Any]:
+    """What a job is filled in with; the NPUs that it holds only where it changes what is below them all."""
+    npus = {"npus": host_changes.npus_of(server)} if made.changes_host else {}
+    return {"plan": frozen.write(made), **npus}
 
 
 def fill_rollback(server: Server, params: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from console.errors import Invalid, NotFound
 from console.language import pick
 from console.models import User
 from deployments.models import Server
-from deployments.services import jobs
+from deployments.services import jobs, packages
 from deployments.stacks import installed, plan, verdict
 from deployments.stacks.catalogue import Catalogue, Stack, newest_first, with_site_rows
 from deployments.stacks.draft import Holder
@@ -217,7 +217,8 @@ def read_options(given: Mapping[str, str]) -> Options:
 def plan_for(server: Server, stack: Stack, options: Options, holders: Sequence[Holder] | None) -> plan.Plan:
     """The plan for a server as it is now. `holders`: who holds its NPUs, None where nobody knows."""
     npus = [bus_id for bus_id in server.npus.values_list("bus_id", flat=True) if bus_id]
-    return plan.make(row_of(server).has, stack, catalogue(), options, holders=holders, npus=npus)
+    made = plan.make(row_of(server).has, stack, catalogue(), options, holders=holders, npus=npus)
+    return packages.sealed(made)
 
 
 # ---------- JSON ----------
