@@ -13,7 +13,7 @@ from deployments.services import installs, stacks, wheel_bundles
 from deployments.stacks import verdict
 from deployments.stacks.catalogue import newest_first
 from deployments.stacks.fields import STATES
-from deployments.stacks.options import CANN_PLACES, LAYERINGS, ROUTES, Options
+from deployments.stacks.options import CANN_PLACES, LAYERINGS, RESTARTS, ROUTES, Options
 from deployments.views.lookup import find_server
 from monitoring.services import stack_holders, stack_page
 
@@ -99,6 +99,7 @@ def stack_plan(request: HttpRequest, name: str, server: str) -> HttpResponse:
         "routes": ROUTES,
         "cann_places": CANN_PLACES,
         "layerings": LAYERINGS,
+        "restarts": RESTARTS,
         "plan": made,
         "layers": stack_page.layers(made),
         "refusal": refusal,

@@ -15,7 +15,7 @@ TITLE = Text("安装栈", "Install a stack")
 OWN_PAGE = True
 CHANGES_FACTS = True
 NEEDS_ROOT = True  # for driver, firmware and a shared CANN; the environment needs none
-FILLED = ("plan", "npus")  # by the console, when the job is queued
+FILLED = ("plan", "npus", "before")  # by the console, when the job is queued
 INTERRUPTS = Text(
     "新环境装在旧环境旁边，正在运行的引擎不受影响；最后一步才把它设为在用的栈。",
     "The new environment goes beside the older ones and disturbs no engine that runs; the last step makes it the stack "
@@ -43,6 +43,13 @@ class Params:
     window: str = param("text", zh="重启时间段", en="Time for the restart", default="")
     npus: list[str] = param(
         "texts", zh="NPU", en="NPUs", default=[], help=Text("由控制台填写。", "The console fills it in.")
+    )
+    before: str = param(
+        "text",
+        zh="之前的版本",
+        en="Versions before",
+        default="",
+        help=Text("由控制台填写。", "The console fills it in."),
     )
     plan: str = param(
         "text", zh="计划", en="Plan", default="", most_characters=48 * 1024,

@@ -2,7 +2,7 @@
 
 There is no going back by itself: the server goes into maintenance, an alert says so, and `Server.host_failure` keeps
 what its page shows until a later change succeeds: {job, step: [zh, en], reason: [zh, en] | null, at, before: {driver,
-firmware}}.
+firmware}, wanted: {driver, firmware}}.
 """
 
 from typing import Any
@@ -59,10 +59,10 @@ def _state(row: Step | None) -> str:
 
 def _failed(job: Job, row: Step) -> None:
     server = lock_server(job.server_id)
-    was, facts = server.maintenance, server.facts
+    was = server.maintenance
     server.host_failure = {
         "job": job.pk, "step": [row.title_zh, row.title_en], "reason": job.reason, "at": timezone.now().isoformat(),
-        "before": {name: _word(facts.get(name)) for name in ("driver", "firmware")},
+        "before": _before(job), "wanted": _wanted(job),
     }  # fmt: skip
     server.maintenance = True
     server.save(update_fields=["host_failure", "maintenance"])
@@ -82,6 +82,21 @@ def _failed(job: Job, row: Step) -> None:
             f"Open the page of {name}: it says what is installed now, and the way out.",
         ),
     )  # fmt: skip
+
+
+def _before(job: Job) -> dict[str, str | None]:
+    driver, _blank, firmware = str(job.params.get("before") or "").partition(" ")
+    return {"driver": driver[:60] or None, "firmware": firmware[:60] or None}
+
+
+def _wanted(job: Job) -> dict[str, str]:
+    """{driver, firmware} that the plan was to bring about, as far as it names them."""
+    wanted = {}
+    for step in frozen.read(str(job.params.get("plan") or "")):
+        if frozen.changes_host(step) and step.reads:
+            part = "firmware" if "/firmware/" in step.reads.file else "driver"
+            wanted[part] = step.reads.value.partition("=")[2][:60]
+    return wanted
 
 
 def _succeeded(job: Job) -> None:

@@ -110,8 +110,26 @@ def fill_install(server: Server, params: dict[str, Any]) -> dict[str, Any]:
 
 def filled(server: Server, made: plan.Plan) -> dict[str, Any]:
     """What a job is filled in with; the NPUs that it holds only where it changes what is below them all."""
-    npus = {"npus": host_changes.npus_of(server)} if made.changes_host else {}
-    return {"plan": frozen.write(made), **npus}
+    more = {}
+    if made.changes_host:
+        now = host_changes.now(server)
+        more = {"npus": host_changes.npus_of(server), "before": f"{now['driver'] or ''} {now['firmware'] or ''}"}
+    return {"plan": frozen.write(made), **more}
+
+
+def fill_drivers(server: Server, params: dict[str, Any]) -> dict[str, Any]:
+    """The plan that changes driver and firmware alone. Raises ConsoleError where it cannot run."""
+    given = {name: value for name, value in params.items() if isinstance(value, str)}
+    made = stacks.host_plan_for(server, stacks.read_options(given), None)
+    if wrong := obstacle(server, made):
+        raise wrong
+    if not made.changes_host:
+        raise Conflict(
+            _("There is nothing to change on %(server)s.") % {"server": server.name},
+            _("Name the versions of driver and firmware."),
+            code="nothing_to_do",
+        )
+    return filled(server, made)
 
 
 def fill_rollback(server: Server, params: dict[str, Any]) -> dict[str, Any]:
@@ -150,4 +168,9 @@ def _must_lie_there(server: Server, there: Beside, name: str) -> None:
     )
 
 
-jobs.FILLERS |= {"install": fill_install, "rollback": fill_rollback, "uninstall": fill_uninstall}
+jobs.FILLERS |= {
+    "install": fill_install,
+    "drivers": fill_drivers,
+    "rollback": fill_rollback,
+    "uninstall": fill_uninstall,
+}

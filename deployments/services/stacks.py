@@ -221,6 +221,12 @@ def plan_for(server: Server, stack: Stack, options: Options, holders: Sequence[H
     return packages.sealed(made)
 
 
+def host_plan_for(server: Server, options: Options, holders: Sequence[Holder] | None) -> plan.Plan:
+    """The plan that changes driver and firmware alone."""
+    npus = [bus_id for bus_id in server.npus.values_list("bus_id", flat=True) if bus_id]
+    return packages.sealed(plan.host_only(row_of(server).has, catalogue(), options, holders=holders, npus=npus))
+
+
 # ---------- JSON ----------
 
 

@@ -32,10 +32,12 @@ class Target(NamedTuple):
     firmware: str | None = None
 
 
-def plan(draft: Draft) -> str:
-    """Write the steps of the host layer; the mode of what happens there."""
+def plan(draft: Draft, *, again: bool = False) -> str:
+    """Write the steps of the host layer; the mode of what happens there. `again`: also what is there already."""
     least = draft.catalogue.driver_min(draft.stack)
     target = _target(draft, least)
+    if target.mode == "none" and again:
+        target = _again(draft)
     if target.mode == "none":
         _keep(draft, least)
         return "none"
@@ -46,6 +48,8 @@ def plan(draft: Draft) -> str:
     _free(draft)
     if target.mode == "downgrade":
         _uninstall(draft)
+    if target.driver:
+        _check_canns(draft, target.driver)
     for part, file in packages:
         _install(draft, target, part, file)
     _after(draft, target)
@@ -75,6 +79,26 @@ def _target(draft: Draft, least: str | None) -> Target:
     if has.firmware is None or has.is_paired is False:
         return Target("firmware", None, _firmware(draft, has.driver))
     return Target("none")
+
+
+def _again(draft: Draft) -> Target:
+    """The same once more, as an upgrade over itself: what a change that failed has left may be half there."""
+    has = draft.installed
+    assert has.driver is not None
+    firmware = draft.options.firmware or has.firmware or _firmware(draft, has.driver)
+    return Target("upgrade", has.driver, firmware)
+
+
+def _check_canns(draft: Draft, driver: str) -> None:
+    """Warn of every CANN of the server that the driver would be too old for."""
+    for version in dict.fromkeys(part.version for part in draft.installed.cann or () if part.version):
+        least = draft.catalogue.cann_driver_min(version)
+        if least and not at_least(driver, least):
+            draft.warn(
+                f"这台服务器上的 CANN {version} 至少需要驱动 {least}：换成 {driver} 之后，用它的栈不可用。",
+                f"CANN {version} on this server needs driver {least} at least: with {driver} the stacks that use it "
+                "stop working.",
+            )
 
 
 def _paired(draft: Draft, least: str | None) -> str:
