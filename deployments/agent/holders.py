@@ -1,15 +1,17 @@
-"""`python -m deployments.agent.holders`: end with 0 only where nobody holds an NPU of this server.
+"""`python -m deployments.agent.holders [--devices 0,1 --places 0.0,1.0]`: end with 0 only where nobody holds an NPU of
+this server, or one of those that are named: /dev/davinci0, and NPU 0, chip 0, of npu-smi.
 
 Who holds one is read by the root helper from the open devices of every process, and from npu-smi, which may know of
 more. Known exporters are stopped by the helper, which notes them and starts them again (action start-exporters).
 """
 
+import argparse
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,16 @@ class NotAsked(Exception):
         self.text = text
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="deployments.agent.holders")
+    parser.add_argument("--devices", default="")
+    parser.add_argument("--places", default="")
+    asked = parser.parse_args(arguments)
+    names = {f"davinci{one}" for one in asked.devices.split(",") if one}
+    names |= {f"NPU {one}" for one in asked.places.split(",") if one}
     config, attempt = load(Path(os.environ["ASCEND_CONFIG"])), os.environ.get("ASCEND_ATTEMPT", "")
     try:
-        return ended(problem(lambda action: ask_root(config, action, attempt), of_npu_smi))
+        return ended(problem(lambda action: ask_root(config, action, attempt), of_npu_smi, names))
     except as_root.NoRoot as error:
         return ended(error.text)
     except NotAsked as error:
@@ -54,11 +62,14 @@ def of_npu_smi() -> list[dict[str, Any]]:
     return [{"pid": one.pid, "name": one.name, "devices": [f"NPU {one.npu}.{one.chip}"]} for one in Host().processes]
 
 
-def problem(ask: Ask, listed: Callable[[], list[dict[str, Any]]], patience_s: float = PATIENCE_S) -> Text:
-    """Who holds NPUs still, in words; FINE where nobody does. Stops known exporters once. Raises NotAsked."""
+def problem(
+    ask: Ask, listed: Callable[[], list[dict[str, Any]]], names: Set[str] = frozenset(), patience_s: float = PATIENCE_S
+) -> Text:
+    """Who holds NPUs still, in words; FINE where nobody does. Stops known exporters once. `names` are those that
+    matter, all where there are none. Raises NotAsked."""
     until, stopped = time.monotonic() + patience_s, False
     while True:
-        there = _together(_read(ask("npu-holders")), listed())
+        there = _that_matter(_together(_read(ask("npu-holders")), listed()), names)
         if not there:
             print("0")
             return FINE
@@ -89,6 +100,10 @@ def _together(opened: list[dict[str, Any]], listed: list[dict[str, Any]]) -> lis
     """Those that have a device open, and those that only npu-smi knows; who is told of twice is there once."""
     known = {one.get("pid") for one in opened}
     return opened + [one for one in listed if one.get("pid") not in known and _lives(one.get("pid"))]
+
+
+def _that_matter(there: list[dict[str, Any]], names: Set[str]) -> list[dict[str, Any]]:
+    return [one for one in there if not names or one.get("exporter") or names & set(one["devices"])]
 
 
 def _lives(pid: Any) -> bool:
@@ -141,4 +156,4 @@ def _attempt(pid: Any) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

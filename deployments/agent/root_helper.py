@@ -46,6 +46,8 @@ ACCOUNT = r"[a-z_][a-z0-9_-]{0,31}"
 FILE = r"(?:Ascend|Atlas)-[A-Za-z0-9][A-Za-z0-9._+-]{0,180}\.run"
 DIGEST = r"[0-9a-f]{64}"
 NUMBER = r"[0-9]{1,3}"
+DEVICE_LIST = NUMBER + "(?:," + NUMBER + "){0,127}"  # of /dev/davinci<number>
+NPU_SMI = ("/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi", "/usr/bin/npu-smi")
 SHUTDOWN = ("/usr/sbin/shutdown", "/sbin/shutdown")
 USER = "HwHiAiUser"
 MAKE_USER = f"getent passwd {USER} >/dev/null || useradd -g {USER} -d /home/{USER} -m {USER} -s /bin/bash"
@@ -86,6 +88,7 @@ ACTIONS = {
     "package-part-uninstall": ([FILE, DIGEST], [[*PACKAGE, "--uninstall", "--quiet"]]),
     "package-nnal-first": ([FILE, DIGEST], [[*NNAL, "--install", "--quiet"]]),
     "package-nnal-upgrade": ([FILE, DIGEST], [[*NNAL, "--upgrade", "--quiet"]]),
+    "npu-reset": ([NUMBER, DEVICE_LIST], [[path, "set", "-t", "reset", "-i", "{1}", "-m", "1"] for path in NPU_SMI]),
     "npu-holders": ([], []),
     "stop-exporters": ([], []),
     "start-exporters": ([], []),
@@ -98,6 +101,7 @@ HOST = (
     "package-firmware-first",
     "package-upgrade",
 )
+ANSWERS = {"npu-reset": b"Y\n"}
 MORE = {"apt-driver-tools": {"DEBIAN_FRONTEND": "noninteractive"}}
 
 # ---------- the rest knows no action by its name ----------
@@ -170,9 +174,12 @@ def do(action: str, rest: "list[str]", command: "list[str]") -> int:
     is_host = action in HOST
     if is_host:
         wait_until_free()
+    if action == "npu-reset":
+        must_be_roots(command[0])
+        wait_until_free(["davinci" + number for number in rest[1].split(",")])
     more = dict(MORE.get(action, {}))
     if "{package}" not in command:
-        return run(command, more, to_its_end=is_host)
+        return run(command, more, to_its_end=is_host or action in ANSWERS, answer=ANSWERS.get(action, b""))
     with only_one():
         copy = copied(rest[0], rest[1])
         try:
@@ -330,11 +337,11 @@ def text_of(pid: str, name: str) -> str:
         return ""
 
 
-def wait_until_free() -> None:
-    """Raises Refused that names who holds NPUs still."""
+def wait_until_free(only: "list[str] | None" = None) -> None:
+    """Raises Refused that names who holds NPUs, or one of these devices, still."""
     until = time.monotonic() + FREE_S
     while True:
-        there = holders()
+        there = [one for one in holders() if only is None or set(only) & set(one["devices"])]
         if not there:
             return
         if time.monotonic() >= until:
@@ -413,12 +420,14 @@ INSIDE = {"npu-holders": say_holders, "stop-exporters": stop_exporters, "start-e
 # ---------- running ----------
 
 
-def run(command: "list[str]", more: "dict[str, str]", to_its_end: bool = False, quiet: bool = False) -> int:
+def run(
+    command: "list[str]", more: "dict[str, str]", to_its_end: bool = False, quiet: bool = False, answer: bytes = b""
+) -> int:
     """Run it in a session of its own until it ends; the caller ends it by words on our input, or by going away: that
     alone does not end what is to run `to_its_end`, for half a firmware is worse than one that nobody waits for."""
     process = subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE if answer else subprocess.DEVNULL,
         stdout=subprocess.PIPE if to_its_end else subprocess.DEVNULL if quiet else None,
         stderr=subprocess.STDOUT if to_its_end or quiet else None,
         env=dict(ENVIRONMENT, **more),
@@ -426,6 +435,9 @@ def run(command: "list[str]", more: "dict[str, str]", to_its_end: bool = False, 
         start_new_session=True,
         close_fds=True,
     )
+    if process.stdin:
+        process.stdin.write(answer)
+        process.stdin.close()
     output, watched, kill_at = process.stdout, is_pipe(0) and not quiet, float("inf")
     by_words = watched or to_its_end  # then the same rung may come from sudo as a signal, too
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

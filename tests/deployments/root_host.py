@@ -36,6 +36,17 @@ echo "SAYS"
 exit CODE
 """
 
+ASKS = """#!/bin/bash
+case "$*" in "set -t reset"*)
+    echo "Are you sure you want to continue resetting?(Y/N)"
+    read -r answer && [ "$answer" = Y ] || exit 1
+    echo "npu-smi $* $(id -u)" >>/var/log/calls
+    echo "        Status                         : OK"
+    echo "        Message                        : Reset card successfully."
+    exit;;
+esac
+"""
+
 
 class RootHost:
     """`sh` runs a line there as root; `job` runs the steps of a plan as the agent's account."""
@@ -54,7 +65,7 @@ class RootHost:
         for program in ("/usr/bin/apt-get", "/usr/bin/systemctl"):
             name = program.rpartition("/")[2]
             self.put(program, f'#!/bin/sh\necho "{name} $* $(id -u) $DEBIAN_FRONTEND" >>/var/log/calls\n', 0o755)
-        self.put("/usr/bin/npu-smi", f"#!/bin/sh\ncat <<'END'\n{NPU_SMI.read_text()}\nEND\n", 0o755)
+        self.put("/usr/bin/npu-smi", ASKS + f"cat <<'END'\n{NPU_SMI.read_text()}\nEND\n", 0o755)
         self.sh("touch /var/log/calls /var/log/places && chmod 666 /var/log/calls /var/log/places")
 
     def _devices(self) -> None:
@@ -107,12 +118,15 @@ class RootHost:
         self.put(path, text, 0o555)
         self.digests[path.rpartition("/")[2]] = hashlib.sha256(text.encode()).hexdigest()
 
-    def start(self, plan: str, kind: str = "install", **params) -> str:
-        """Claim a job as the worker would; the attempt."""
+    def start(self, plan: str) -> str:
+        """Claim a job that runs these steps, as the worker would; the attempt."""
+        return self.claim("install", stack="vllm-ascend-0.23.0", plan=plan)
+
+    def claim(self, kind: str, **params) -> str:
         self.jobs += 1
         attempt = f"a{self.jobs}-1-{self.jobs:08x}"
         spec = {"op": "run", "attempt": attempt, "job": self.jobs, "kind": kind, "server": 7, "not_after": 1 << 40,
-                "params": {"stack": "vllm-ascend-0.23.0", "plan": plan, **params}}  # fmt: skip
+                "params": params}  # fmt: skip
         folder = f"{STATE}/attempts/{attempt}"
         self.sh(f"mkdir {folder}")
         self.put(f"{folder}/spec.json", json.dumps(spec))

@@ -10,10 +10,12 @@ from django.utils import timezone, translation
 from console import alerts
 from console.errors import Conflict, ConsoleError, Invalid, NotAllowed
 from console.models import Alert, ApiToken, User
+from deployments import ingest
 from deployments.models import Job, JobState, Npu, Server, ServerChange, Step, VendorPackage
 from deployments.services import host_changes, installs, jobs, packages, servers, stacks, waiting
 from deployments.stacks import actions, frozen
 from tests.deployments.stack_facts import facts
+from tests.job_fixtures import Spool
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
 DRIVER = "Ascend-hdk-910b-npu-driver_25.5.2_linux-aarch64.run"
@@ -216,6 +218,23 @@ def test_a_driver_that_fails_takes_the_server_into_maintenance_with_an_alert_and
     found = ended(again, ["succeeded"] * len(frozen.read(again.params["plan"])), JobState.SUCCEEDED)
     assert found.host_failure is None and found.maintenance
     assert not Alert.objects.filter(name=host_changes.ALERT, ended_at=None).exists()
+
+
+def test_what_a_server_tells_of_a_failed_driver_does_all_that(server, operator, known):
+    job = queue(server, operator)
+    attempt, failing = job.attempts.get(), place(job, "package-upgrade") + 1
+    spool = Spool(attempt.pk)
+    told = [spool.event(e="started", attempt=attempt.pk, pid=1, host="h")]
+    for n, step in enumerate(frozen.read(job.params["plan"]), 1):
+        state = "succeeded" if n < failing else "failed" if n == failing else "skipped"
+        told += [spool.event(e="step", n=n, of=20, title=list(step.title), argv=step.argv),
+                 spool.event(e="step_end", n=n, state=state, exit=1, took_s=1.0)]  # fmt: skip
+    told.append(spool.event(e="ended", state="failed", exit=1, reason=["坏", "broken"]))
+    ingest.store({server.pk: told})
+    ingest.store({server.pk: told})  # sent again, it is told once
+    server.refresh_from_db()
+    assert server.maintenance and server.host_failure["reason"] == ["坏", "broken"]
+    assert Alert.objects.get(name=host_changes.ALERT).count == 1
 
 
 @pytest.mark.parametrize("begun", [False, True])

@@ -254,3 +254,29 @@ def test_a_shared_cann_goes_on_as_root_with_the_toolkit_sourced_for_nnal(host):
     host.sh(f"chown {ACCOUNT} {home}/set_env.sh")
     name = next(step.package for step in made.steps if step.key == "nnal").rpartition("/")[2]
     assert host.helper("package-nnal-first", name, host.digests[name])[0] == 77
+
+
+# ---------- reset ----------
+
+RESET = {"npu": "0000:C1:00.0", "confirm": "kp-root", "npu_id": 4, "ring": ["0000:C1:00.0"], "places": ["4.0", "5.0"],
+         "devices": "0,1"}  # fmt: skip
+
+
+def test_a_reset_answers_the_question_of_the_tool_unless_one_of_the_ring_is_held(host):
+    attempt = host.claim("reset", **RESET)
+    host.sh("sleep 1000 3</dev/davinci0 & echo $! >/run/pid")
+    host.run(attempt)
+    reason = host.ended(attempt)["reason"][1]
+    assert "See that nobody holds one of these NPUs" in reason and "davinci0" in reason, host.said(attempt)
+    assert not host.calls() and host.helper("npu-reset", "4", "0,1")[0] == 75
+    # Another NPU than those of the ring may be held.
+    code, said = host.helper("npu-reset", "4", "1")
+    assert code == 0 and "Reset card successfully" in said and host.calls() == ["npu-smi set -t reset -i 4 -m 1 0"]
+    for words in (("4",), ("4", "x"), ("4; id", "0"), ("4", "0,")):
+        assert host.helper("npu-reset", *words)[0] == 2
+    host.sh("kill $(cat /run/pid); : >/var/log/calls")
+    attempt = host.claim("reset", **RESET)
+    host.sh("sed -i s/SETTLE_S\\ =\\ 20/SETTLE_S\\ =\\ 0/ /opt/ascend-console/code/deployments/kinds/reset.py")
+    host.run(attempt)
+    assert host.ended(attempt)["state"] == "succeeded", host.said(attempt)
+    assert host.calls() == ["npu-smi set -t reset -i 4 -m 1 0"]
