@@ -73,6 +73,14 @@ def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
         return Conflict(
             " ".join(pick(one.text) for one in made.refusals), _("Choose another stack or server."), code="no_way"
         )
+    if made.mode == "downgrade" and made.stack != plan.HOST_ONLY:
+        return Conflict(
+            _("The plan takes driver and firmware of %(server)s down, which is a job of its own.")
+            % {"server": server.name},
+            _("Open “Driver and firmware” of %(server)s, change them there, then install the stack.")
+            % {"server": server.name},
+            code="downgrade",
+        )
     if made.changes_host and not server.has_root:
         return Conflict(
             _("The plan changes driver or firmware of %(server)s, and its agent has no root helper.")

@@ -173,6 +173,14 @@ def test_a_downgrade_warns_of_every_cann_that_needs_the_newer_driver(server):
     ]  # fmt: skip
 
 
+def test_a_stack_takes_no_driver_down_on_its_way(server, operator, known):
+    server.facts = facts("A2", root="helper", **{**OLD, "driver": "26.0.RC1", "firmware": "9.0.0.0.205"})
+    server.save()
+    with pytest.raises(Conflict) as refused:
+        jobs.queue_job(server, "install", {"stack": "vllm-ascend-0.23.0", **WISH}, by=operator)
+    assert refused.value.code == "downgrade" and "Driver and firmware" in refused.value.do
+
+
 # ---------- what follows ----------
 
 
