@@ -40,7 +40,7 @@ def test_it_takes_named_actions_with_arguments_of_a_fixed_form_and_nothing_else(
     for words in (
         [], ["reboot"], ["reboot", ATTEMPT, "now"], ["reboot", "-f"], ["reboot", f"{ATTEMPT}\n"],
         ["reboot", "a1-1-0f3c5a7e;id"], ["reboot", "../../x"], ["REBOOT", ATTEMPT], ["sh", "-c", "id"], ["/bin/sh"],
-        ["", ATTEMPT],
+        ["", ATTEMPT], ["leave", ATTEMPT], ["leave", "/opt"], ["leave", "--now"],
     ):  # fmt: skip
         assert isinstance(root_helper.choose(words), str), words
 
@@ -64,7 +64,7 @@ def test_root_does_what_the_plan_shows_and_knows_no_other_action(monkeypatch):
         at = {"{package}": f"{actions.PACKAGES}/{given[0]}" if given else "", "{caller}": "$SUDO_USER"}
         run = [run[0].rpartition("/")[2], *(at.get(word, word) for word in run[1:])]
         assert run == shown, name
-    inside = {"npu-holders", "npu-reset", "stop-exporters"}  # no part of a plan
+    inside = {"leave", "npu-holders", "npu-reset", "stop-exporters"}  # no part of a plan
     assert set(root_helper.ACTIONS) - set(actions.ACTIONS) == inside
     assert set(root_helper.HOST) == set(actions.CHANGES_HOST)
     assert actions.PACKAGES == root_helper.PACKAGES
@@ -210,6 +210,33 @@ def test_sudo_lets_the_account_do_what_the_table_says_as_root_and_nothing_else(p
     assert other.returncode != 0
     assert place.helper.stat().st_mode & 0o777 == 0o755 and place.helper.stat().st_uid == 0
     assert place.sudoers.stat().st_mode & 0o777 == 0o440
+
+
+@needs_sudo
+def test_it_leaves_only_by_the_program_that_root_put_beside_it(place, monkeypatch):
+    place.install("")
+    program = place.prefix / "bin" / "leave"
+    assert not program.exists() and place.sudo("leave").returncode == 69
+    program.write_text("#!/bin/sh\nid -u\n")
+    program.chmod(0o757)
+    assert place.sudo("leave").returncode == 69
+    program.chmod(0o755)
+    assert place.sudo("leave", "/etc").returncode == 2
+    assert place.sudo("leave").stdout == "0\n"
+    for name in root_install.RUN_BY_LEAVE:
+        (place.prefix / name).mkdir(exist_ok=True)
+    for module in ("code/a.py", "venv/site-packages/b.pth"):
+        strange = place.prefix / module
+        monkeypatch.setattr(root_install, "_is_roots", lambda path, strange=strange: path != strange)
+        strange.parent.mkdir(exist_ok=True)
+        strange.touch()
+        root_install.put_leave(place.prefix)
+        assert not program.exists(), module
+    monkeypatch.setattr(root_install, "_is_roots", lambda path: True)
+    root_install.put_leave(place.prefix)
+    assert f'exec "{place.prefix}/bin/ascend-console" leave' in program.read_text()
+    root_install.take_away(place.prefix)
+    assert not program.exists() and not place.helper.exists()
 
 
 @needs_sudo
