@@ -104,7 +104,11 @@ def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
             code="shared_cann",
         )
     if made.gaps:
-        return Conflict(" ".join(map(pick, made.gaps)), _("Name it among the choices of the plan."), code="gaps")
+        return Conflict(
+            " ".join(map(pick, made.gaps)),
+            _("Name it among the choices of the plan, or note the digest, then plan again."),
+            code="gaps",
+        )
     return None
 
 

@@ -50,7 +50,7 @@ def server_drivers(request: HttpRequest, name: str) -> HttpResponse:
         "restarts": RESTARTS,
         "plan": made,
         "seen": digest,
-        "refusal": refusal or wrong,
+        "refusal": refusal or (wrong if wrong and wrong.code != "gaps" else None),  # gaps stand beside the button
         "cannot": wrong is not None,
         "interrupts": jobs.find_kind("drivers").INTERRUPTS,
         "in_use": in_use.of(server),
