@@ -11,6 +11,7 @@ from deployments.steps import Step, Text, param, python_module
 TITLE = Text("复位 NPU", "Reset NPUs")
 NEEDS_ROOT = True
 ROLE = "administrator"
+TYPED = ("confirm",)  # by hand each time: another job of the same kind is not filled in with it
 FILLED = ("npu_id", "ring", "places", "devices")  # by the console, when the job is queued
 INTERRUPTS = Text(
     "同一 HCCS 环上的全部 NPU 会一起复位，其中任何一个被占用时作业拒绝；复位期间它们都不可用，个别机型会因此需要重启。",

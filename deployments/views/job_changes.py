@@ -125,7 +125,10 @@ def _prefilled(query: QueryDict) -> QueryDict:
     job = find_job(int(pk))
     filled = QueryDict(mutable=True)
     filled.update({"server": job.server.name, "kind": job.kind, "ticket": job.ticket})
+    typed = getattr(jobs.find_kind(job.kind), "TYPED", ())
     for name, value in jobs.asked(job).items():
+        if name in typed:
+            continue
         filled.setlist(
             forms.PREFIX + name, value if isinstance(value, list) else ["" if value is False else str(value)]
         )

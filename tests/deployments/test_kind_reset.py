@@ -108,3 +108,5 @@ def test_the_form_asks_and_names_every_npu_of_the_ring(admin, client):
     assert "not the name of the server" in wrong
     client.post("/jobs/new", {**given, "confirmed": "1"})
     assert Job.objects.get().params["devices"] == "2,3"
+    again = client.get(f"/jobs/new?again={Job.objects.get().pk}").content.decode()
+    assert 'value="0000:13:00.0"' in again and 'value="kp-1"' not in again.partition('name="p-confirm"')[2][:200]
