@@ -5,4 +5,4 @@ class DeploymentsConfig(AppConfig):
     name = "deployments"
 
     def ready(self) -> None:
-        from deployments.services import installs  # noqa: F401 - it says how its kinds are filled in
+        from deployments.services import installs, resets  # noqa: F401 - they say how their kinds are filled in

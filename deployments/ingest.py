@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from console import untrusted
 from deployments.models import Attempt, Job, JobState, LogChunk, Server, Step
+from deployments.services import host_changes
 
 log = logging.getLogger(__name__)
 
@@ -193,6 +194,8 @@ def _fold_job(attempt: Attempt, event: dict[str, Any], done: Stored) -> None:
     job.reason = _pair(event.get("reason")) if event["e"] == "ended" else None
     if event["e"] != "cancelling":
         job.reboot = _reboot(event) if event["e"] == "waiting_reboot" else None
+    if event["e"] == "ended":
+        host_changes.ended(job, attempt)
     done.jobs[job.pk] = job
 
 

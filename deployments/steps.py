@@ -39,6 +39,9 @@ class Step:
     `accepts` are exit codes that are no failure, `says` patterns (any case) of which one must be printed, `means`
     patterns with what it means that they were printed by a step that failed. An `unattended` step is ended when it
     asks a question. While a step prints nothing, it is told how much has come into the folder that it `fills`.
+
+    A step that goes on `to_its_end` is not ended by a cancel or its deadline: the job ends behind it. One that is run
+    `always` puts right what a step before has changed, also where one failed since or the job was cancelled.
     """
 
     title: Text
@@ -58,6 +61,8 @@ class Step:
     means: tuple[tuple[str, Text], ...] = ()
     unattended: bool = False
     fills: str = ""
+    to_its_end: bool = False
+    always: bool = False
 
 
 PYTHON = "{python}"  # the runner puts its own interpreter here, so that steps read the same on console and server

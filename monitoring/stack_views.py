@@ -12,7 +12,7 @@ from deployments.services import installs, package_sources, stacks, wheel_bundle
 from deployments.stacks import verdict
 from deployments.stacks.catalogue import newest_first
 from deployments.stacks.fields import STATES
-from deployments.stacks.options import CANN_PLACES, CHOICES, LAYERINGS, ROUTES, Options
+from deployments.stacks.options import CANN_PLACES, CHOICES, LAYERINGS, RESTARTS, ROUTES, Options
 from deployments.views.lookup import find_server
 from monitoring.services import stack_holders, stack_page
 
@@ -101,6 +101,7 @@ def stack_plan(request: HttpRequest, name: str, server: str) -> HttpResponse:
         "routes": ROUTES,
         "cann_places": CANN_PLACES,
         "layerings": LAYERINGS,
+        "restarts": RESTARTS,
         "plan": made,
         "layers": stack_page.layers(made),
         "refusal": refusal,

@@ -16,7 +16,7 @@ from console.errors import Invalid, NotAllowed
 from console.templatetags.frame import texts_for_scripts
 from deployments import kinds
 from deployments.models import Job, JobState
-from deployments.services import clones, enrol, filters, inventory, versions
+from deployments.services import clones, enrol, filters, host_changes, inventory, versions
 from deployments.services import history as history_of
 from deployments.services import servers as switches
 from deployments.views.lookup import find_server, user_of
@@ -194,6 +194,7 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
         "clash": clones.shown(server),
         "drain": switches.drain_word(server),
         "busy": len(switches.busy_jobs(server)) if server.draining and not server.drained_at else 0,
+        "host_now": host_changes.now(server) if server.host_failure else None,
         "is_gone": server.is_gone,
         "has_left": not server.is_gone and history_of.has_left(server),
         "host": server_page.host_figures(now["host"]),

@@ -59,6 +59,7 @@ class StepRun:
         self.rung = -1  # of the ladder, -1 before its first
         self.next_rung_at = float("inf")
         self.is_late = False
+        self.is_let_be = False  # it was said that a step goes on to its end
         self.items_at = 0.0
         self.asked = ""  # the question that it waits with
 
@@ -164,8 +165,7 @@ class StepRun:
         """Begin the ladder when the step is cancelled or late, and take its next rung when that is due."""
         now = time.monotonic()
         if self.rung < 0:
-            cancelled = self.is_cancelled()
-            self.is_late = not cancelled and now >= self.deadline
+            cancelled, self.is_late = self._is_to_end(now)
             self.asked = "" if cancelled or self.is_late else self.heard.question()
             if not cancelled and not self.is_late and not self.asked:
                 return
@@ -189,6 +189,19 @@ class StepRun:
             with contextlib.suppress(OSError):  # it has ended
                 os.write(self.process.stdin.fileno(), f"{name}\n".encode())
         self.next_rung_at = now + RUNG_S if self.rung + 1 < len(RUNGS) else float("inf")
+
+    def _is_to_end(self, now: float) -> tuple[bool, bool]:
+        """Whether somebody cancels it, and whether it is late instead; it may be one that goes on to its end."""
+        cancelled = self.is_cancelled()
+        is_late = not cancelled and now >= self.deadline
+        if not self.heard.step.to_its_end:
+            return cancelled, is_late
+        if (cancelled or is_late) and not self.is_let_be:
+            self.is_let_be = True
+            self.writer.say(
+                "这一步不能中途停止，等它自己结束。This step must not be cut off: it goes on until it ends by itself."
+            )
+        return False, False
 
     def _end_left_overs(self) -> None:
         """End what the step left running in our session; a daemon that made a session of its own lives on."""
@@ -232,7 +245,7 @@ def judge(step: Step, code: int, heard: Heard, *, late: bool, asked: str, cancel
     if cancelled:
         return Outcome("cancelled", number, Text("已按请求取消。", "Cancelled on request."))
     if code in step.accepts:
-        return Outcome("succeeded", code) if heard.said else Outcome("failed", code, UNSAID)
+        return Outcome("succeeded", code) if heard.said else Outcome("failed", code, heard.meaning or UNSAID)
     if question := heard.last_question():
         return Outcome("failed", number, _asks(question))
     if heard.meaning:

@@ -4,22 +4,36 @@
 
 It takes the actions of the table below, each with arguments of a fixed form, and runs their own programs, by whole
 path, with an environment of its own. Nothing that the caller says becomes a program, a path or a shell's word.
+A package of the vendor is named by its file in a folder that root alone can write, and by its SHA-256: it is copied
+to where nobody else can look, the copy is read for its digest, and the copy is run.
 Needs Python 3.6 and no file but this one.
 """
 
+import errno
+import fcntl
+import hashlib
+import json
 import os
+import pwd
 import re
 import select
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import time
+import typing
 
-# ruff: noqa: PTH100, PTH105, PTH110, PTH116, PTH118, PTH120, PTH123, PTH202, PTH208 - as few modules as can be
+# ruff: noqa: PTH100, PTH101, PTH102, PTH103, PTH105, PTH110, PTH115, PTH116, PTH118, PTH119, PTH120, PTH123, PTH202
+# ruff: noqa: PTH208, SIM115 - as few modules as can be, and a lock that is kept open
 
 LOG = "/var/log/ascend-console-root.log"
 LOG_BYTES = 1024 * 1024
+PACKAGES = "/opt/ascend-console/packages"  # root's own; packages of the vendor are put there by root
+OWN = "/var/lib/ascend-console-root"  # nobody else can look in here
+ASCEND = "/usr/local/Ascend"
+DEVICES, PROC = "/dev/", "/proc"
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/root"}
 PATIENCE_S = 5.0
 SIGNALS = {b"interrupt": signal.SIGINT, b"terminate": signal.SIGTERM, b"kill": signal.SIGKILL}
@@ -27,16 +41,83 @@ SIGNALS = {b"interrupt": signal.SIGINT, b"terminate": signal.SIGTERM, b"kill": s
 # ---------- the table: action -> (forms of its arguments, programs of which the first that is there is run) ----------
 
 ATTEMPT = r"a[0-9]{1,18}-[0-9]{1,6}-[0-9a-f]{8}"  # the run of a job that asks for it; it goes into the log
+KERNEL = r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,119}"
+ACCOUNT = r"[a-z_][a-z0-9_-]{0,31}"
+FILE = r"(?:Ascend|Atlas)-[A-Za-z0-9][A-Za-z0-9._+-]{0,180}\.run"
+DIGEST = r"[0-9a-f]{64}"
+NUMBER = r"[0-9]{1,3}"
+DEVICE_LIST = NUMBER + "(?:," + NUMBER + "){0,127}"  # of /dev/davinci<number>
+NPU_SMI = ("/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi", "/usr/bin/npu-smi")
 SHUTDOWN = ("/usr/sbin/shutdown", "/sbin/shutdown")
 # Joining puts it beside this file where root alone decides what it runs: the agent removes itself from this server.
 LEAVE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "leave")
+USER = "HwHiAiUser"
+MAKE_USER = f"getent passwd {USER} >/dev/null || useradd -g {USER} -d /home/{USER} -m {USER} -s /bin/bash"
+TOOLS = ["make", "dkms", "gcc", "net-tools", "pciutils"]
+# {1}: the first argument; {package}: the copy of the package that it names; {caller}: the account that asks.
+PACKAGE = ["/bin/bash", "{package}"]
+SET_ENV = ("/cann/set_env.sh", "/ascend-toolkit/set_env.sh")
+WITH_TOOLKIT = (  # NNAL asks the environment for the toolkit that it is for
+    f'for file in "$1"{SET_ENV[0]} "$1"{SET_ENV[1]}; do '
+    'if [ -e "$file" ]; then . "$file"; break; fi; done; shift; exec /bin/bash "$@"'
+)
+NNAL = ["/bin/bash", "-c", WITH_TOOLKIT, "with-toolkit", ASCEND, "{package}"]
 
 ACTIONS = {
     "leave": ([], [[LEAVE]]),
     "reboot": ([ATTEMPT], [[path, "-r", "now"] for path in SHUTDOWN]),
+    "apt-driver-tools": ([KERNEL], [["/usr/bin/apt-get", "install", "-y", *TOOLS, "linux-headers-{1}"]]),
+    "yum-driver-tools": (
+        [KERNEL],
+        [
+            [path, "install", "-y", *TOOLS, "kernel-headers-{1}", "kernel-devel-{1}"]
+            for path in ("/usr/bin/yum", "/usr/bin/dnf")
+        ],
+    ),
+    "run-group": ([], [["/usr/sbin/groupadd", "-f", USER]]),
+    "run-user": ([], [["/bin/sh", "-c", MAKE_USER]]),
+    "join-run-group": ([], [["/usr/sbin/usermod", "-aG", USER, "{caller}"]]),
+    "uninstall-driver": ([], [["/bin/bash", ASCEND + "/driver/script/uninstall.sh"]]),
+    "uninstall-firmware": ([], [["/bin/bash", ASCEND + "/firmware/script/uninstall.sh"]]),
+    "package-driver-first": (
+        [FILE, DIGEST],
+        [[*PACKAGE, "--nox11", "--full", "--quiet", "--install-for-all"]],
+    ),
+    "package-firmware-first": ([FILE, DIGEST], [[*PACKAGE, "--nox11", "--full", "--quiet"]]),
+    "package-upgrade": ([FILE, DIGEST], [[*PACKAGE, "--nox11", "--upgrade", "--quiet"]]),
+    "package-toolkit-first": ([FILE, DIGEST], [[*PACKAGE, "--full", "--quiet"]]),
+    "package-part-first": ([FILE, DIGEST], [[*PACKAGE, "--install", "--quiet"]]),
+    "package-part-upgrade": ([FILE, DIGEST], [[*PACKAGE, "--upgrade", "--quiet"]]),
+    "package-part-uninstall": ([FILE, DIGEST], [[*PACKAGE, "--uninstall", "--quiet"]]),
+    "package-nnal-first": ([FILE, DIGEST], [[*NNAL, "--install", "--quiet"]]),
+    "package-nnal-upgrade": ([FILE, DIGEST], [[*NNAL, "--upgrade", "--quiet"]]),
+    "npu-reset": ([NUMBER, DEVICE_LIST], [[path, "set", "-t", "reset", "-i", "{1}", "-m", "1"] for path in NPU_SMI]),
+    "npu-holders": ([], []),
+    "stop-exporters": ([], []),
+    "start-exporters": ([], []),
 }
+# What changes driver or firmware: not while anybody holds an NPU, and it ends by itself, whoever goes away.
+HOST = (
+    "uninstall-driver",
+    "uninstall-firmware",
+    "package-driver-first",
+    "package-firmware-first",
+    "package-upgrade",
+)
+ANSWERS = {"npu-reset": b"Y\n"}
+MORE = {"apt-driver-tools": {"DEBIAN_FRONTEND": "noninteractive"}}
 
 # ---------- the rest knows no action by its name ----------
+
+BUSY, NO_INPUT, NO_ROOM, NOT_OURS = 75, 66, 73, 77  # codes of sysexits.h
+
+
+class Refused(Exception):
+    """Why an action is not begun; `code` is ours to end with."""
+
+    def __init__(self, why: str, code: int) -> None:
+        super().__init__(why)
+        self.code = code
 
 
 def main(arguments: "list[str]") -> int:
@@ -47,10 +128,16 @@ def main(arguments: "list[str]") -> int:
     if isinstance(command, str):
         note("refused " + repr(arguments)[:300])
         return refuse(command)
-    if not command:
+    inside = INSIDE.get(arguments[0])
+    if not command and inside is None:
         return refuse("this server has none of its programs", 69)
     note("runs " + " ".join(arguments))
-    code = run(command)
+    os.umask(0o022)
+    try:
+        code = inside() if inside else do(arguments[0], arguments[1:], command)
+    except Refused as refused:
+        note("refused " + arguments[0] + ": " + str(refused))
+        return refuse(str(refused), refused.code)
     note("ended " + arguments[0] + " with " + str(code))
     return code
 
@@ -63,7 +150,8 @@ def choose(arguments: "list[str]") -> "str | list[str]":
     forms, commands = ACTIONS[action[0]]
     if len(rest) != len(forms) or not all(re.fullmatch(form, word) for form, word in zip(forms, rest)):  # noqa: B905
         return action[0] + " takes: " + (" ".join(forms) or "nothing")
-    return next((command for command in commands if is_program(command[0])), [])
+    found = next((command for command in commands if is_program(command[0])), [])
+    return [word.replace("{1}", rest[0]) if rest else word for word in found]
 
 
 def is_program(path: str) -> bool:
@@ -76,29 +164,316 @@ def is_program(path: str) -> bool:
     return stat.S_ISREG(found.st_mode) and mine and bool(found.st_mode & stat.S_IXUSR)
 
 
-def run(command: "list[str]") -> int:
-    """Run it in a session of its own until it ends; the caller ends it by words on our input, or by going away."""
-    os.umask(0o022)
+def do(action: str, rest: "list[str]", command: "list[str]") -> int:
+    """Run an action's command, with all that it needs before. Raises Refused."""
+    files = [ASCEND + name for name in SET_ENV if os.path.exists(ASCEND + name)] if ASCEND in command else []
+    for word in files + [word for word in command[1:] if word.startswith(ASCEND + "/")]:
+        must_be_roots(word)
+    if "{caller}" in command:
+        caller = os.environ.get("SUDO_USER", "")
+        if not re.fullmatch(ACCOUNT, caller):
+            return 0  # root itself asks, who needs no group
+        command = [word.replace("{caller}", caller) for word in command]
+    is_host = action in HOST
+    if is_host:
+        wait_until_free()
+    if action == "npu-reset":
+        must_be_roots(command[0])
+        wait_until_free(["davinci" + number for number in rest[1].split(",")])
+    more = dict(MORE.get(action, {}))
+    if "{package}" not in command:
+        return run(command, more, to_its_end=is_host or action in ANSWERS, answer=ANSWERS.get(action, b""))
+    with only_one():
+        copy = copied(rest[0], rest[1])
+        try:
+            more["TMPDIR"] = os.path.dirname(copy)
+            return run([copy if word == "{package}" else word for word in command], more, to_its_end=is_host)
+        finally:
+            shutil.rmtree(os.path.dirname(copy), ignore_errors=True)
+
+
+# ---------- packages ----------
+
+
+def must_be_roots(path: str) -> None:
+    """Raises Refused where somebody else can change what stands there, or a folder on the way to it."""
+    real = os.path.realpath(path)
+    ways = [path, real]
+    for way in list(ways):
+        while way != "/":
+            way = os.path.dirname(way)
+            ways.append(way)
+    for way in ways:
+        try:
+            found = os.stat(way)
+        except OSError:
+            raise Refused("there is no " + path, NO_INPUT) from None
+        if found.st_uid != 0 or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise Refused("others than root can change " + way, NOT_OURS)
+
+
+def only_one() -> "typing.IO[str]":
+    """A lock as a context: packages go on one after the other. Raises Refused."""
+    try:
+        os.makedirs(OWN, 0o700, exist_ok=True)
+        os.chmod(OWN, 0o700)
+        must_be_roots(OWN)
+        file = open(OWN + "/lock", "a")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Refused("another package is being installed", BUSY) from None
+    except OSError as error:
+        raise Refused(OWN + " cannot be used: " + str(error), NO_ROOM) from None
+    return file
+
+
+def copied(name: str, digest: str) -> str:
+    """The copy of a package in a folder of its own. Raises Refused where it is another file, or not root's alone."""
+    must_be_roots(PACKAGES)
+    folder = OWN + "/package"
+    shutil.rmtree(folder, ignore_errors=True)  # of a run that was cut off
+    try:
+        descriptor = os.open(PACKAGES + "/" + name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Refused(name + " is a link; put the file itself into " + PACKAGES, NOT_OURS) from None
+        raise Refused("there is no package " + name + " in " + PACKAGES, NO_INPUT) from None
+    with os.fdopen(descriptor, "rb") as source:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != 0 or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise Refused("others than root can change " + PACKAGES + "/" + name, NOT_OURS)
+        try:
+            os.mkdir(folder, 0o700)
+            has = copy_of(source, folder + "/" + name)
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise Refused("there is no room for a copy of " + name + ": " + str(error), NO_ROOM) from None
+    if has != digest:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise Refused(name + " is another file than planned: its SHA-256 is " + has, NO_INPUT)
+    return folder + "/" + name
+
+
+def copy_of(source: "typing.IO[bytes]", path: str) -> str:
+    """Write the copy; the SHA-256 of what was written. Raises OSError."""
+    digest = hashlib.sha256()
+    with open(path, "xb") as target:
+        os.fchmod(target.fileno(), 0o500)
+        while True:
+            part = source.read(1024 * 1024)
+            if not part:
+                return digest.hexdigest()
+            digest.update(part)
+            target.write(part)
+
+
+# ---------- who holds NPUs ----------
+
+HOLDS = re.compile(r"(?:davinci[0-9]+|davinci_manager|devmm_svm|hisi_hdc)")
+CONTAINER = re.compile(r"(?<![0-9a-f])([0-9a-f]{64})(?![0-9a-f])")
+UNIT = re.compile(r"/([A-Za-z0-9@_.\\-]{1,100}\.service)(?=/|$)", re.MULTILINE)
+EXPORTERS = ("npu-exporter", "npu_exporter", "ascend-exporter", "noded")  # as programs, and as their units
+STOPPED = "/exporters.json"  # in OWN: what was stopped and is to be started again
+ENGINES = {"docker": ["/usr/bin/docker", "/usr/local/bin/docker"], "podman": ["/usr/bin/podman"]}
+FREE_S = 20.0  # the agent's own npu-smi holds them for a moment, again and again
+
+
+def holders() -> "list[dict[str, typing.Any]]":
+    """Every process that has a device of the NPUs open."""
+    found = []
+    for pid in os.listdir(PROC):
+        if pid.isdigit() and int(pid) != os.getpid():
+            devices = sorted(set(held_by(pid)))
+            if devices:
+                found.append(told(pid, devices))
+    return sorted(found, key=lambda one: one["pid"])
+
+
+def held_by(pid: str) -> "list[str]":
+    """The devices of the NPUs that a process has open; those of a container by their numbers, too."""
+    try:
+        names = os.listdir(PROC + "/" + pid + "/fd")
+    except OSError:
+        return []  # it has ended
+    devices = []
+    for name in names:
+        try:
+            path = os.readlink(PROC + "/" + pid + "/fd/" + name)
+        except OSError:
+            continue
+        if path.startswith(DEVICES) and HOLDS.fullmatch(path[len(DEVICES) :]):
+            devices.append(path[len(DEVICES) :])
+    return devices
+
+
+def told(pid: str, devices: "list[str]") -> "dict[str, typing.Any]":
+    """What an operator wants to know of a process."""
+    group, command = text_of(pid, "cgroup"), text_of(pid, "cmdline").replace("\0", " ").strip()
+    try:
+        uid = os.stat(PROC + "/" + pid).st_uid
+        user = pwd.getpwuid(uid).pw_name
+    except OSError:
+        uid, user = -1, "?"
+    except KeyError:
+        user = str(uid)
+    container, units = CONTAINER.search(group), UNIT.findall(group)
+    name = text_of(pid, "comm").strip()
+    program = os.path.basename(command.split(" ")[0]) if command else name
+    return {
+        "pid": int(pid),
+        "user": user,
+        "name": name,
+        "command": command[:300],
+        "devices": devices[:40],
+        "container": container.group(1) if container else "",
+        "unit": units[-1] if units else "",
+        "kubernetes": "kubepods" in group,
+        "exporter": (name in EXPORTERS or program in EXPORTERS) and "kubepods" not in group,
+    }
+
+
+def text_of(pid: str, name: str) -> str:
+    try:
+        with open(PROC + "/" + pid + "/" + name, "rb") as file:
+            return file.read(65536).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def wait_until_free(only: "list[str] | None" = None) -> None:
+    """Raises Refused that names who holds NPUs, or one of these devices, still."""
+    until = time.monotonic() + FREE_S
+    while True:
+        there = [one for one in holders() if only is None or set(only) & set(one["devices"])]
+        if not there:
+            return
+        if time.monotonic() >= until:
+            named = ["%(pid)s (%(user)s) %(name)s" % one for one in there[:20]]  # noqa: UP031
+            raise Refused("NPUs are held by " + ", ".join(named), BUSY)
+        time.sleep(0.2)
+
+
+def say_holders() -> int:
+    for one in holders():
+        print(json.dumps(one))
+    return 0
+
+
+def stop_exporters() -> int:
+    """Stop the exporters that hold NPUs, and note them first, so that they are started again whatever happens."""
+    with only_one():
+        stopped = kept()
+        wanted = [how for how in (how_to_stop(one) for one in holders() if one["exporter"]) if how]
+        keep(stopped + [how for how in wanted if how not in stopped])
+        codes = [run(words("stop", how), {}) for how in wanted if words("stop", how)]
+    return max(codes) if codes else 0
+
+
+def start_exporters() -> int:
+    """Start again what was stopped; what does not start stays noted."""
+    with only_one():
+        left = [how for how in kept() if not words("start", how) or run(words("start", how), {})]
+        keep(left)
+    if left:
+        raise Refused("not started again: " + ", ".join(how[1] for how in left), 1)
+    return 0
+
+
+def how_to_stop(one: "dict[str, typing.Any]") -> "list[str]":
+    """[what manages it, its name there]; [] for one that nothing of ours can start again."""
+    if one["container"]:
+        return ["container", one["container"]]
+    return ["unit", one["unit"]] if one["unit"] in [name + ".service" for name in EXPORTERS] else []
+
+
+def words(verb: str, how: "list[str]") -> "list[str]":
+    """The command that stops or starts it; [] where there is no program for it."""
+    if how[0] == "unit":
+        programs = [["/usr/bin/systemctl", verb, how[1]], ["/bin/systemctl", verb, how[1]]]
+        return next((command for command in programs if is_program(command[0])), [])
+    for paths in ENGINES.values():
+        for path in paths:
+            if is_program(path) and run([path, "inspect", how[1]], {}, quiet=True) == 0:
+                return [path, verb, how[1]]
+    return []
+
+
+def kept() -> "list[list[str]]":
+    try:
+        with open(OWN + STOPPED) as file:
+            return [[str(one[0]), str(one[1])] for one in json.load(file)]
+    except (OSError, ValueError, LookupError, TypeError):
+        return []
+
+
+def keep(stopped: "list[list[str]]") -> None:
+    """Raises Refused where it cannot be noted: then nothing may be stopped."""
+    try:
+        with open(OWN + STOPPED + ".part", "w") as file:
+            json.dump(stopped, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(OWN + STOPPED + ".part", OWN + STOPPED)
+    except OSError as error:
+        raise Refused(OWN + " takes nothing: " + str(error), NO_ROOM) from None
+
+
+INSIDE = {"npu-holders": say_holders, "stop-exporters": stop_exporters, "start-exporters": start_exporters}
+
+# ---------- running ----------
+
+
+def run(
+    command: "list[str]", more: "dict[str, str]", to_its_end: bool = False, quiet: bool = False, answer: bytes = b""
+) -> int:
+    """Run it in a session of its own until it ends; the caller ends it by words on our input, or by going away: that
+    alone does not end what is to run `to_its_end`, for half a firmware is worse than one that nobody waits for."""
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, env=ENVIRONMENT, cwd="/", start_new_session=True, close_fds=True
+        command,
+        stdin=subprocess.PIPE if answer else subprocess.DEVNULL,
+        stdout=subprocess.PIPE if to_its_end else subprocess.DEVNULL if quiet else None,
+        stderr=subprocess.STDOUT if to_its_end or quiet else None,
+        env=dict(ENVIRONMENT, **more),
+        cwd="/",
+        start_new_session=True,
+        close_fds=True,
     )
-    watched, kill_at = is_pipe(0), float("inf")
-    by_words = watched  # then the same rung may come from sudo as a signal, too
+    if process.stdin:
+        process.stdin.write(answer)
+        process.stdin.close()
+    output, watched, kill_at = process.stdout, is_pipe(0) and not quiet, float("inf")
+    by_words = watched or to_its_end  # then the same rung may come from sudo as a signal, too
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _frame: None if by_words else tell(process.pid, number))
     while process.poll() is None:
-        words = listen(0.05) if watched else None
-        if not watched:
-            time.sleep(0.05)
-        if words == b"":  # who asked is gone
-            watched, kill_at = False, time.monotonic() + PATIENCE_S
-            tell(process.pid, signal.SIGTERM)
-        for word in words.split() if words else ():
+        ready = select.select([0] * watched + ([output] if output else []), [], [], 0.05)[0]
+        if output in ready and not pass_on(output):
+            output = None  # it has closed it
+        heard = os.read(0, 4096) if 0 in ready else None
+        if heard == b"":  # who asked is gone
+            watched = False
+            if not to_its_end:
+                kill_at = time.monotonic() + PATIENCE_S
+                tell(process.pid, signal.SIGTERM)
+        for word in heard.split() if heard else ():
             tell(process.pid, SIGNALS.get(word, signal.SIGTERM))
         if time.monotonic() >= kill_at:
             tell(process.pid, signal.SIGKILL)
     end_rest(process.pid)
+    while output and select.select([output], [], [], 0)[0] and pass_on(output):
+        pass
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+def pass_on(output: "typing.IO[bytes]") -> bool:
+    """Print what the program has printed, where somebody listens still; False when it will print no more."""
+    data = left = os.read(output.fileno(), 65536)
+    try:
+        while left:
+            left = left[os.write(1, left) :]
+    except OSError:
+        pass  # nobody listens any more: it goes on all the same
+    return bool(data)
 
 
 def is_pipe(descriptor: int) -> bool:
@@ -106,11 +481,6 @@ def is_pipe(descriptor: int) -> bool:
         return stat.S_ISFIFO(os.fstat(descriptor).st_mode)
     except OSError:
         return False
-
-
-def listen(timeout_s: float) -> "bytes | None":
-    """What the caller says; None when nothing, b"" when it is gone."""
-    return os.read(0, 4096) if select.select([0], [], [], timeout_s)[0] else None
 
 
 def tell(session: int, number: int) -> int:

@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from deployments.agent import as_root
+from deployments.agent import as_root, root_helper
 from deployments.steps import Text
 
 SUDOERS = Path("/etc/sudoers.d/ascend-console")
@@ -57,9 +57,20 @@ def put(prefix: Path, account: str) -> None:
                 f"{prefix} or a folder above it belongs to somebody else, or others may write there",
             )
         _allow(account, str(helper))
+        _make_room(Path(root_helper.PACKAGES))
     except (NotInstalled, OSError):
         take_away(prefix)
         raise
+
+
+def _make_room(folder: Path) -> None:
+    """The folder of packages of the vendor; where it cannot be made, that is said when it is needed."""
+    try:
+        folder.mkdir(parents=True, mode=0o755, exist_ok=True)
+    except OSError:
+        return
+    if folder.stat().st_uid == 0 and not any(folder.iterdir()):
+        folder.chmod(0o755)
 
 
 def _allow(account: str, helper: str) -> None:

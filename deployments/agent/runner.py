@@ -178,7 +178,8 @@ def run(attempt: Attempt, mark: reboots.Mark | None = None) -> Verdict | None:
     try:
         n, step = next(steps)
         while True:
-            n, step = steps.send(restart(attempt, n, step) if step.reboot else run_step(attempt, n, step))
+            never = (lambda: False) if step.always else None
+            n, step = steps.send(restart(attempt, n, step) if step.reboot else run_step(attempt, n, step, never))
     except StopIteration as end:
         found: Verdict | None = end.value
         return found
@@ -206,7 +207,7 @@ def walk(attempt: Attempt, mark: reboots.Mark | None = None, *, again: bool = Fa
             continue
         if ("step", n) not in said:
             writer.event("step", n=n, of=len(steps), title=list(step.title), argv=_shown(step.argv))
-        if verdict[0] != "succeeded":
+        if verdict[0] != "succeeded" and not step.always:
             writer.event("step_end", n=n, state="skipped", exit=None, took_s=0.0)
             continue
         began = time.monotonic()
@@ -224,7 +225,9 @@ def walk(attempt: Attempt, mark: reboots.Mark | None = None, *, again: bool = Fa
             writer.say(f"{outcome.reason.zh} {outcome.reason.en}")
         took_s = round(time.monotonic() - began, 3)
         writer.event("step_end", n=n, state=outcome.state, exit=outcome.exit, took_s=took_s)
-        if outcome.state == "cancelled" or (outcome.state == "failed" and not step.may_fail):
+        if verdict[0] == "succeeded" and (
+            outcome.state == "cancelled" or (outcome.state == "failed" and not step.may_fail)
+        ):
             verdict = (outcome.state, outcome.exit, _reason(n, step, outcome))
     return verdict
 

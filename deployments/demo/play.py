@@ -128,7 +128,7 @@ class Play:
 
     def _act(self, n: int, step: Step) -> Generator[float, None, Outcome]:
         """One step acted out, and judged as if its program had run."""
-        if self._is_unwanted():
+        if self._is_unwanted() and not step.always:
             return Outcome("cancelled", None, runner.CANCELLED)
         runner.note_step(self.attempt, n)
         agent_reboots.clear(self.folder)
@@ -141,17 +141,19 @@ class Play:
             except StopIteration as end:
                 ended = end.value
             else:
-                cut = yield from self._pause(pause, until, heard, maker)
+                cut = yield from self._pause(pause, until, heard, maker, always=step.always or step.to_its_end)
         maker.close()
         return self._judged(step, ended, heard, cut)
 
-    def _pause(self, seconds: float, until: float, heard: Heard, maker: LineMaker) -> Generator[float, None, Cut]:
+    def _pause(
+        self, seconds: float, until: float, heard: Heard, maker: LineMaker, *, always: bool
+    ) -> Generator[float, None, Cut]:
         """Wait so long, at the usual speed, or until the step is to be ended, past `until` for instance."""
         over, cut = time.monotonic() + seconds / self.speed, Cut()
         while (left := over - time.monotonic()) > 0 and cut == Cut():
             yield min(left, LOOK_S)
             maker.tick()
-            if self._is_unwanted():
+            if self._is_unwanted() and not always:
                 cut = Cut(cancelled=True)
             elif time.monotonic() >= until:
                 cut = Cut(late=True)

@@ -2,22 +2,23 @@
 
 The environment goes into the stack's own folder beside older ones; the stack in use changes with the last step, in one
 move, so that a failure before leaves the one before in use. What the plan found satisfied is looked at again just
-before and skipped. The host layer (driver, firmware) of real servers is no part of it: the console refuses plans that
-change it. Simulated servers act out all of it, and a fault where the operator asks for one.
+before and skipped. Driver, firmware and a shared CANN are changed by root, through the agent's root helper. Simulated
+servers act out all of it, and a fault where the operator asks for one.
 """
 
 from dataclasses import dataclass
 
 from deployments.stacks import frozen
 from deployments.stacks.faults import CHOICES
-from deployments.stacks.options import CANN_PLACES, LAYERINGS, ROUTES
+from deployments.stacks.options import CANN_PLACES, LAYERINGS, RESTARTS, ROUTES
 from deployments.steps import Step, Text, param
 
 TITLE = Text("安装栈", "Install a stack")
 OWN_PAGE = True
 CHANGES_FACTS = True
 ACTED = True  # on simulated servers, and never run there
-FILLED = ("plan",)  # by the console, when the job is queued
+NEEDS_ROOT = True  # for driver, firmware and a shared CANN; the environment needs none
+FILLED = ("plan", "npus", "before")  # by the console, when the job is queued
 INTERRUPTS = Text(
     "新环境装在旧环境旁边，正在运行的引擎不受影响；最后一步才把它设为在用的栈。",
     "The new environment goes beside the older ones and disturbs no engine that runs; the last step makes it the stack "
@@ -45,6 +46,18 @@ class Params:
         "choice", zh="模拟故障", en="Simulate a fault", default="", choices=CHOICES,
         help=Text("只有模拟服务器才有。", "Only simulated servers have it."),
     )  # fmt: skip
+    restart: str = param("choice", zh="重启", en="Restart", default="by_hand", choices=RESTARTS)
+    window: str = param("text", zh="重启时间段", en="Time for the restart", default="")
+    npus: list[str] = param(
+        "texts", zh="NPU", en="NPUs", default=[], help=Text("由控制台填写。", "The console fills it in.")
+    )
+    before: str = param(
+        "text",
+        zh="之前的版本",
+        en="Versions before",
+        default="",
+        help=Text("由控制台填写。", "The console fills it in."),
+    )
     plan: str = param(
         "text", zh="计划", en="Plan", default="", most_characters=48 * 1024,
         help=Text("由控制台填写。", "The console fills it in."),
@@ -52,7 +65,7 @@ class Params:
 
 
 def locks(p: Params) -> list[str]:
-    return ["stack"]
+    return ["stack", *frozen.host_locks(steps(p), p.npus)]
 
 
 def steps(p: Params) -> list[Step]:

@@ -1,4 +1,5 @@
-"""What the kind `reboot` looks at: `python -m deployments.kinds.reboot_look before [--force] | after --patience S`.
+"""What the kind `reboot` looks at: `python -m deployments.kinds.reboot_look before [--force] [--changed]`,
+`… note`, or `… after [--settle S] --patience S`.
 
 `before` ends with code 1 where the server is in use and nobody forces it, and keeps the NPUs that it saw in
 `npus-before.json` of the attempt's folder; `after` waits until they answer again, and ends with code 1 where they
@@ -33,10 +34,13 @@ def say(key: str, title: Text, finding: Finding) -> None:
 # ---------- before ----------
 
 
-def in_use(host: Host) -> Finding:
-    """Whether processes hold NPUs; unknown where npu-smi does not tell."""
+def in_use(host: Host, *, changed: bool = False) -> Finding:
+    """Whether processes hold NPUs; unknown where npu-smi does not tell, which it need not where the driver was
+    `changed` and the restart is what it waits for."""
     answer = host.npu_smi
     if isinstance(answer, (Trouble, Unreadable)):
+        if changed:
+            return ok("—", "0")
         return unknown(
             Text(
                 "npu-smi 读不出，不知道谁在使用。确认无人使用后勾选“有进程占用也重启”。",
@@ -79,12 +83,13 @@ def names(host: Host) -> list[str]:
     return sorted(f"{npu.bus_id or npu.npu}/{npu.chip}" for npu in host.npus)
 
 
-def before(host: Host, attempt: Path, *, force: bool) -> bool:
+def before(host: Host, attempt: Path, *, force: bool, changed: bool = False) -> bool:
     """Whether the server may be restarted."""
-    found = [("npu_processes", PROCESSES, in_use(host)), ("other_jobs", JOBS, other_jobs(attempt))]
+    found = [("npu_processes", PROCESSES, in_use(host, changed=changed)), ("other_jobs", JOBS, other_jobs(attempt))]
     for key, title, finding in found:
         say(key, title, _forced(finding) if force else finding)
-    (attempt / KEPT).write_text(json.dumps(names(host)), encoding="utf-8")
+    if names(host) or not changed:
+        (attempt / KEPT).write_text(json.dumps(names(host)), encoding="utf-8")
     return force or all(finding.verdict == "ok" for _key, _title, finding in found)
 
 
@@ -97,8 +102,16 @@ def _forced(finding: Finding) -> Finding:
 # ---------- after ----------
 
 
-def after(attempt: Path, patience_s: float) -> bool:
-    """Whether every NPU from before answers; asks again until it does or the patience is over."""
+def note(host: Host, attempt: Path) -> bool:
+    """Keep the NPUs that are there, whoever uses them."""
+    (attempt / KEPT).write_text(json.dumps(names(host)), encoding="utf-8")
+    return True
+
+
+def after(attempt: Path, patience_s: float, settle_s: float = 0.0) -> bool:
+    """Whether every NPU from before answers; asks again until it does or the patience is over. For `settle_s` nothing
+    is asked of them."""
+    time.sleep(settle_s)
     wanted, until = _kept(attempt), time.monotonic() + patience_s
     while True:
         host = Host()
@@ -154,12 +167,19 @@ def _back(host: Host, wanted: list[str], lacking: list[str], *, answers: bool) -
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="deployments.kinds.reboot_look")
-    parser.add_argument("what", choices=("before", "after"))
+    parser.add_argument("what", choices=("before", "after", "note"))
     parser.add_argument("--force", action="store_true")
+    parser.add_argument("--changed", action="store_true")
+    parser.add_argument("--settle", type=float, default=0.0)
     parser.add_argument("--patience", type=float, default=0.0)
     asked = parser.parse_args(arguments)
     attempt = Path.cwd()
-    done = before(Host(), attempt, force=asked.force) if asked.what == "before" else after(attempt, asked.patience)
+    if asked.what == "note":
+        done = note(Host(), attempt)
+    elif asked.what == "before":
+        done = before(Host(), attempt, force=asked.force, changed=asked.changed)
+    else:
+        done = after(attempt, asked.patience, asked.settle)
     return 0 if done else 1
 
 

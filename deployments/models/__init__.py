@@ -1,5 +1,5 @@
 """What an operator changes: servers and their NPUs, joining, jobs with their attempts, steps and logs, batches,
-orders to agents, keys that change."""
+orders to agents, keys that change, packages of the vendor."""
 
 from deployments.models.batch import Batch, BatchState
 from deployments.models.enrolment import Enrolment
@@ -8,6 +8,7 @@ from deployments.models.inventory import SavedFilter, ServerChange
 from deployments.models.job import Attempt, Job, JobState, LogChunk, Step
 from deployments.models.join_many import HostKey, JoinMany, JoinRow
 from deployments.models.order import Order, OrderState
+from deployments.models.package import VendorPackage
 from deployments.models.rotation import Phase, Rotation
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "Server",
     "ServerChange",
     "Step",
+    "VendorPackage",
 ]

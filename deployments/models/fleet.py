@@ -69,6 +69,8 @@ class Server(models.Model):
     refused = models.PositiveIntegerField(default=0)
     already = models.PositiveIntegerField(default=0)
     last_refusal = models.CharField(max_length=200, blank=True, default="")
+    # A change of driver or firmware that failed, until one succeeds: services/host_changes.py has its shape.
+    host_failure = models.JSONField(null=True, blank=True)
     cut_off_at = models.DateTimeField(null=True, blank=True)  # its user in Redis is off, see services/quota.py
     cut_off_reason = models.JSONField(null=True, blank=True)  # [zh, en]
     keys_changed_at = models.DateTimeField(null=True, blank=True)

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from console.errors import Conflict, ConsoleError, NotFound
 from console.language import pick
 from deployments.models import Server
-from deployments.services import faults, in_use, jobs, package_sources, stacks, wheel_bundles
+from deployments.services import faults, host_changes, in_use, jobs, package_sources, stacks, wheel_bundles
 from deployments.stacks import frozen, plan
 from deployments.stacks.catalogue import Stack
 from deployments.stacks.installed import NAME
@@ -105,28 +105,47 @@ def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
         )
     if server.simulated:  # it acts out the host layer and what needs root, with a root helper that is simulated, too
         return _gaps(made) or _held(server, made)
-    if made.changes_host:
+    if made.mode == "downgrade" and made.stack != plan.HOST_ONLY:
         return Conflict(
-            _("The plan changes driver or firmware of %(server)s, which the console does not do itself.")
+            _("The plan takes driver and firmware of %(server)s down, which is a job of its own.")
             % {"server": server.name},
-            _("Run the steps of the host layer by hand as the plan shows them, then install the rest from here."),
+            _("Open “Driver and firmware” of %(server)s, change them there, then install the stack.")
+            % {"server": server.name},
+            code="downgrade",
+        )
+    if made.changes_host and not server.has_root:
+        return Conflict(
+            _("The plan changes driver or firmware of %(server)s, and its agent has no root helper.")
+            % {"server": server.name},
+            _("Join it again as root, without NO_ROOT_HELPER, or run the steps of the host layer by hand."),
             code="host_layer",
         )
-    if wrong := _gaps(made):
-        return wrong
-    if any(step.needs_root for step in made.to_run):
+    if any(step.needs_root for step in made.to_run) and server.facts.get("root") == "old":
         return Conflict(
-            _("The plan changes a CANN that all stacks share, which needs root."),
-            _("Choose “own” for the place of CANN, or run these steps by hand as the plan shows them."),
+            _("The root helper of %(server)s is of an older version and does not know these steps.")
+            % {"server": server.name},
+            _("Run the command for joining again on %(server)s as root; its jobs go on meanwhile.")
+            % {"server": server.name},
+            code="old_root_helper",
+        )
+    if any(step.needs_root for step in made.to_run) and not server.has_root:
+        return Conflict(
+            _("The plan changes a CANN that all stacks share, and the agent of %(server)s has no root helper.")
+            % {"server": server.name},
+            _("Choose “own” for the place of CANN, or join the server again as root, without NO_ROOT_HELPER."),
             code="shared_cann",
         )
-    return None
+    return _gaps(made)
 
 
 def _gaps(made: plan.Plan) -> ConsoleError | None:
     if not made.gaps:
         return None
-    return Conflict(" ".join(map(pick, made.gaps)), _("Name it among the choices of the plan."), code="gaps")
+    return Conflict(
+        " ".join(map(pick, made.gaps)),
+        _("Name it among the choices of the plan, or note the digest, then plan again."),
+        code="gaps",
+    )
 
 
 def _held(server: Server, made: plan.Plan) -> ConsoleError | None:
@@ -150,7 +169,31 @@ def fill_install(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     faults.check(server, made, params)
     if wrong := obstacle(server, made):
         raise wrong
-    return {"plan": frozen.write(made)}
+    return filled(server, made)
+
+
+def filled(server: Server, made: plan.Plan) -> dict[str, Any]:
+    """What a job is filled in with; the NPUs that it holds only where it changes what is below them all."""
+    more = {}
+    if made.changes_host:
+        now = host_changes.now(server)
+        more = {"npus": host_changes.npus_of(server), "before": f"{now['driver'] or ''} {now['firmware'] or ''}"}
+    return {"plan": frozen.write(made), **more}
+
+
+def fill_drivers(server: Server, params: dict[str, Any]) -> dict[str, Any]:
+    """The plan that changes driver and firmware alone. Raises ConsoleError where it cannot run."""
+    given = {name: value for name, value in params.items() if isinstance(value, str)}
+    made = stacks.host_plan_for(server, stacks.read_options(given), None)
+    if wrong := obstacle(server, made):
+        raise wrong
+    if not made.changes_host:
+        raise Conflict(
+            _("There is nothing to change on %(server)s.") % {"server": server.name},
+            _("Name the versions of driver and firmware."),
+            code="nothing_to_do",
+        )
+    return filled(server, made)
 
 
 def fill_rollback(server: Server, params: dict[str, Any]) -> dict[str, Any]:
@@ -189,4 +232,9 @@ def _must_lie_there(server: Server, there: Beside, name: str) -> None:
     )
 
 
-jobs.FILLERS |= {"install": fill_install, "rollback": fill_rollback, "uninstall": fill_uninstall}
+jobs.FILLERS |= {
+    "install": fill_install,
+    "drivers": fill_drivers,
+    "rollback": fill_rollback,
+    "uninstall": fill_uninstall,
+}

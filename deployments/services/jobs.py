@@ -52,6 +52,7 @@ def queue_job(
     """
     check_may_operate(by)
     module = find_kind(kind)
+    check_role(by, module)
     read = checked_params(module, params)
     check_ticket(ticket)
     check_present(server)
@@ -136,6 +137,7 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
     with transaction.atomic():
         job = lock_job(job.pk)
         server = job.server
+        check_role(by, find_kind(job.kind))
         if job.state not in (*ENDED, JobState.LOST):
             raise Conflict(
                 _("Job #%(id)s is still under way, so it was not started again.") % {"id": job.pk},
@@ -273,6 +275,14 @@ def check_may_operate(by: User) -> None:
         raise NotAllowed(
             _("%(user)s may look but not change anything.") % {"user": by.username},
             _("Ask an administrator for the role operator."),
+        )
+
+
+def check_role(by: User, module: ModuleType) -> None:
+    """Raises NotAllowed where the kind is for a higher role (its ROLE) than `by` has."""
+    if not by.may(getattr(module, "ROLE", "operator")):
+        raise NotAllowed(
+            _("“%(kind)s” is for administrators.") % {"kind": pick(module.TITLE)}, _("Ask one to queue it.")
         )
 
 

@@ -14,7 +14,7 @@ from console.models import User
 from deployments import queues
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.row_locks import lock_server
-from deployments.services import history, jobs, waiting
+from deployments.services import history, host_changes, jobs, waiting
 
 MAX_REASON = 200
 SWITCHES = (
@@ -53,6 +53,8 @@ def set_maintenance(server: Server, on: bool, *, by: User, reason: str = "", tic
     def change(row: Server) -> tuple[str, str]:
         before = "on" if row.maintenance else "off"
         row.maintenance = on
+        if not on:
+            host_changes.settle(row)
         return before, "on" if on else "off"
 
     verb = "server.maintenance_begun" if on else "server.maintenance_ended"

@@ -17,7 +17,7 @@ from console.errors import Invalid, NotFound
 from console.language import pick
 from console.models import User
 from deployments.models import Server
-from deployments.services import faults, jobs
+from deployments.services import faults, jobs, packages
 from deployments.stacks import installed, plan, verdict
 from deployments.stacks.catalogue import Catalogue, Stack, newest_first, with_site_rows
 from deployments.stacks.draft import Holder
@@ -218,7 +218,14 @@ def plan_for(server: Server, stack: Stack, options: Options, holders: Sequence[H
     """The plan for a server as it is now. `holders`: who holds its NPUs, None where nobody knows."""
     npus = [bus_id for bus_id in server.npus.values_list("bus_id", flat=True) if bus_id]
     made = plan.make(row_of(server).has, stack, catalogue(), options, holders=holders, npus=npus)
-    return faults.restarting(made) if server.simulated else made
+    return faults.restarting(made) if server.simulated else packages.sealed(made)
+
+
+def host_plan_for(server: Server, options: Options, holders: Sequence[Holder] | None) -> plan.Plan:
+    """The plan that changes driver and firmware alone."""
+    npus = [bus_id for bus_id in server.npus.values_list("bus_id", flat=True) if bus_id]
+    made = plan.host_only(row_of(server).has, catalogue(), options, holders=holders, npus=npus)
+    return faults.restarting(made) if server.simulated else packages.sealed(made)
 
 
 # ---------- JSON ----------

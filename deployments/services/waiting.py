@@ -24,7 +24,7 @@ from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import UNDER_WAY
 from deployments.row_locks import lock_server
 
-IN_MAINTENANCE = ("check", "cleanup_look")  # kinds that start while a server is in maintenance
+IN_MAINTENANCE = ("check", "cleanup_look", "drivers")  # kinds that start while a server is in maintenance
 NPU_LOCK = "npu:"
 # Why nothing starts on a server, and how a job that waits says so.
 WHY = {

@@ -1,17 +1,20 @@
 """What a plan asks of root: named actions with arguments of a fixed form, never a command of its own.
 
-The root helper of the agent is to take these actions; what an operator reads is the command that an action stands
-for. Both come from this one table.
+The root helper of the agent takes these actions (`agent/root_helper.py` has the same table, and a test holds the two
+together); what an operator reads is the command that an action stands for. A package is named by its file in root's
+own folder and by its SHA-256, which the console knows and the helper looks at.
 """
 
 import re
 from typing import NamedTuple
 
-PACKAGES = "/opt/ascend-console/packages"  # where packages of the vendor are put
+PACKAGES = "/opt/ascend-console/packages"  # where root puts packages of the vendor
+ASCEND = "/usr/local/Ascend"
 RUN_USER = "HwHiAiUser"
 KERNEL = r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,119}"
-FILE = r"/(?:[A-Za-z0-9_+-][A-Za-z0-9._+-]*/)*[A-Za-z0-9_+-][A-Za-z0-9._+-]*\.run"
-ACCOUNT = r"[a-z_][a-z0-9_-]{0,31}"
+FILE = r"(?:Ascend|Atlas)-[A-Za-z0-9][A-Za-z0-9._+-]{0,180}\.run"
+DIGEST = r"[0-9a-f]{64}"
+TO_BE_KNOWN = "0" * 64  # stands for a digest that the console does not know yet
 
 # How a package of the vendor is called. --quiet: no question may wait for an answer that nobody gives.
 PACKAGE_ARGUMENTS: dict[str, tuple[str, ...]] = {
@@ -23,6 +26,18 @@ PACKAGE_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "part-upgrade": ("--upgrade", "--quiet"),
     "part-uninstall": ("--uninstall", "--quiet"),
 }
+# NNAL asks the environment for the toolkit that it is for.
+NNAL_ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "nnal-first": ("--install", "--quiet"),
+    "nnal-upgrade": ("--upgrade", "--quiet"),
+}
+WITH_TOOLKIT = (
+    'for file in "$1"/cann/set_env.sh "$1"/ascend-toolkit/set_env.sh; do '
+    'if [ -e "$file" ]; then . "$file"; break; fi; done; shift; exec /bin/bash "$@"'
+)
+# What changes driver or firmware, and must not be cut off.
+CHANGES_HOST = ("uninstall-driver", "uninstall-firmware", "package-driver-first", "package-firmware-first",
+                "package-upgrade")  # fmt: skip
 
 
 class Action(NamedTuple):
@@ -53,13 +68,27 @@ ACTIONS: dict[str, Action] = {
             f"useradd -g {RUN_USER} -d /home/{RUN_USER} -m {RUN_USER} -s /bin/bash",
         ),
     ),
-    "join-run-group": Action((ACCOUNT,), ("usermod", "-aG", RUN_USER, "{1}")),
-    "uninstall-driver": Action((), ("bash", "/usr/local/Ascend/driver/script/uninstall.sh")),
-    "uninstall-firmware": Action((), ("bash", "/usr/local/Ascend/firmware/script/uninstall.sh")),
+    "join-run-group": Action((), ("usermod", "-aG", RUN_USER, "$SUDO_USER")),
+    "uninstall-driver": Action((), ("bash", f"{ASCEND}/driver/script/uninstall.sh")),
+    "uninstall-firmware": Action((), ("bash", f"{ASCEND}/firmware/script/uninstall.sh")),
     **{
-        f"package-{name}": Action((FILE,), ("bash", "{1}", *arguments)) for name, arguments in PACKAGE_ARGUMENTS.items()
+        f"package-{name}": Action((FILE, DIGEST), ("bash", f"{PACKAGES}/{{1}}", *arguments))
+        for name, arguments in PACKAGE_ARGUMENTS.items()
     },
+    **{
+        f"package-{name}": Action(
+            (FILE, DIGEST), ("bash", "-c", WITH_TOOLKIT, "with-toolkit", ASCEND, f"{PACKAGES}/{{1}}", *arguments)
+        )
+        for name, arguments in NNAL_ARGUMENTS.items()
+    },
+    "start-exporters": Action((), ("systemctl", "start", "npu-exporter")),
+    "reboot": Action((r"\{attempt\}",), ("shutdown", "-r", "now")),
 }
+
+
+def package(name: str, file: str, digest: str = TO_BE_KNOWN) -> tuple[str, ...]:
+    """The action that does `name` with a package."""
+    return (f"package-{name}", file, digest)
 
 
 def command(action: str, *arguments: str) -> tuple[str, ...]:

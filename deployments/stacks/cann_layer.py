@@ -7,8 +7,10 @@
 import dataclasses
 import re
 
+from deployments.stacks import actions
 from deployments.stacks.activate import PACKAGES
 from deployments.stacks.draft import PACKAGE_S, Draft, PlannedStep
+from deployments.stacks.heard import REFUSED
 from deployments.stacks.installed import ASCEND, Part
 from deployments.stacks.package_words import CANN_MEANS, CHECK_MEANS
 from deployments.stacks.versions import PLAIN, at_least, key, same
@@ -76,11 +78,12 @@ def _home_of(found: Part, version: str) -> str:
     return f"{_base(found)}/ascend-toolkit"
 
 
-def _file(draft: Draft, pattern: str, base: str) -> str:
+def _file(draft: Draft, name: str, base: str) -> str:
     """The path of a package: of the bundle where that holds it, else where a person has put it. What root runs lies
     in root's own folder."""
-    name = pattern.format(version=draft.cann, arch=draft.arch)
-    if base == ASCEND or name not in draft.options.bundled.split():
+    if base == ASCEND:
+        return draft.root_package(name)
+    if name not in draft.options.bundled.split():
         return draft.package(name)
     if not draft.options.bundled_in:
         draft.fetched.append(name)
@@ -99,7 +102,8 @@ def _fetch(draft: Draft, start: int) -> None:
 
 def _install(draft: Draft, part: str, pattern: str, base: str, before: list[str] | None = None) -> None:
     """Check and install one package; over an older one in the shared place it is an upgrade."""
-    path = _file(draft, pattern, base)
+    file = pattern.format(version=draft.cann, arch=draft.arch)
+    path = _file(draft, file, base)
     by_hand = path if path.startswith(f"{draft.options.packages.rstrip('/')}/") else ""
     title, reads = TITLES[part], _reads(draft, part, base)
     draft.add(
@@ -110,7 +114,7 @@ def _install(draft: Draft, part: str, pattern: str, base: str, before: list[str]
     )  # fmt: skip
     says = (r"install success",)
     if base == ASCEND:
-        _shared(draft, part, path, says)
+        _shared(draft, part, file, says)
         return
     mode = "--full" if part == "toolkit" else "--install"
     argv = ["bash", path, mode, "--quiet", f"--install-path={base}"]
@@ -137,9 +141,17 @@ def _uninstall_newer(draft: Draft) -> None:
     for part in ("nnal", "ops", "toolkit"):
         pattern = _pattern(draft, part, there)
         if pattern:
-            path = draft.package(pattern.format(version=there, arch=draft.arch))
+            file = pattern.format(version=there, arch=draft.arch)
             words = Text(f"卸载 {TITLES[part].zh} {there}", f"Uninstall {TITLES[part].en} {there}")
-            draft.root(f"uninstall_{part}", "cann", words, ["package-part-uninstall", path], package=path)
+            draft.root(
+                f"uninstall_{part}",
+                "cann",
+                words,
+                actions.package("part-uninstall", file),
+                means=REFUSED,
+                to_its_end=True,
+                package=draft.root_package(file),
+            )
     draft.warn(
         f"/usr/local/Ascend 里的 CANN {there} 会被卸载，用它的栈随之不可用；选 own 则各栈互不影响。",
         f"CANN {there} in /usr/local/Ascend is uninstalled, and stacks that use it stop working; "
@@ -147,18 +159,18 @@ def _uninstall_newer(draft: Draft) -> None:
     )
 
 
-def _shared(draft: Draft, part: str, path: str, says: tuple[str, ...]) -> None:
+def _shared(draft: Draft, part: str, file: str, says: tuple[str, ...]) -> None:
     """In /usr/local/Ascend: an upgrade over something older, else an installation."""
     title, version, there = TITLES[part], draft.cann, _there_in_shared(draft)
     words = Text(f"安装 {title.zh} {version}", f"Install {title.en} {version}")
-    action = "package-toolkit-first" if part == "toolkit" else "package-part-first"
+    name = {"toolkit": "toolkit-first", "nnal": "nnal-first"}.get(part, "part-first")
     if there is not None and key(there) < key(version):
         words = Text(f"{title.zh} 从 {there} 升级到 {version}", f"Upgrade {title.en} from {there} to {version}")
-        action = "package-part-upgrade"
-    reads = _reads(draft, part, ASCEND)
+        name = "nnal-upgrade" if part == "nnal" else "part-upgrade"
     draft.root(
-        part, "cann", words, [action, path], accepts=(0, 2), says=says, means=CANN_MEANS, package=path, reads=reads
-    )
+        part, "cann", words, actions.package(name, file), accepts=(0, 2), says=says, package=draft.root_package(file),
+        reads=_reads(draft, part, ASCEND), means=(*REFUSED, *CANN_MEANS), to_its_end=True,
+    )  # fmt: skip
 
 
 def _pattern(draft: Draft, part: str, version: str) -> str | None:

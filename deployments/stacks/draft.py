@@ -42,6 +42,8 @@ class PlannedStep:
     means: tuple[tuple[str, Text], ...] = ()
     unattended: bool = True
     fills: str = ""
+    to_its_end: bool = False
+    always: bool = False
     package: str = ""
     note: Text | None = None
 
@@ -144,3 +146,7 @@ class Draft:
     def package(self, name: str) -> str:
         """The path of a package of the vendor on the server."""
         return f"{self.options.packages.rstrip('/')}/{name}"
+
+    def root_package(self, name: str) -> str:
+        """The path of one that root runs, which takes it from its own folder only."""
+        return f"{actions.PACKAGES}/{name}"

@@ -4,12 +4,14 @@ import dataclasses
 import json
 from typing import Any
 
+from deployments.stacks import actions
 from deployments.stacks.draft import as_step
 from deployments.stacks.plan import Plan
 from deployments.steps import BadParams, Evidence, Step, Text
 
 NAMES = {field.name for field in dataclasses.fields(Step)}
 MOST_STEPS = 60
+LAST_OF_HOST = ["deployments.kinds.check_probes", "stack"]
 
 
 def write(plan: Plan) -> str:
@@ -21,6 +23,23 @@ def write(plan: Plan) -> str:
         changed = {name: getattr(step, name) for name in NAMES if getattr(step, name) != getattr(plain, name)}
         rows.append(changed)
     return json.dumps(rows, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def host_locks(steps: list[Step], npus: list[str]) -> list[str]:
+    """What a job holds that changes driver or firmware: the server and every NPU; [] for any other."""
+    return ["server", *(f"npu:{npu}" for npu in npus)] if host_part(steps) else []
+
+
+def host_part(steps: list[Step]) -> int:
+    """How many steps from the first belong to a change of driver or firmware, 0 where there is none."""
+    if not any(changes_host(step) for step in steps):
+        return 0
+    last = max((n for n, step in enumerate(steps, 1) if step.argv[-2:] == LAST_OF_HOST), default=len(steps))
+    return last
+
+
+def changes_host(step: Step) -> bool:
+    return step.needs_root and step.argv[:1] != [] and step.argv[0] in actions.CHANGES_HOST
 
 
 def read(text: str) -> list[Step]:

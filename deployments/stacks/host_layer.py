@@ -7,17 +7,21 @@ the driver. There is no downgrade of either: both are uninstalled, and what foll
 import re
 from typing import NamedTuple
 
+from deployments.stacks import actions
 from deployments.stacks.actions import KERNEL
 from deployments.stacks.draft import Draft, PlannedStep
+from deployments.stacks.heard import HOST
 from deployments.stacks.installed import ASCEND
 from deployments.stacks.package_words import CHECK_MEANS, HOST_MEANS
 from deployments.stacks.versions import PLAIN, at_least, in_range, key, same
-from deployments.steps import Evidence, Text, python_module
+from deployments.steps import ATTEMPT, Evidence, Text, python_module
 
 DRIVER_INFO, FIRMWARE_INFO = f"{ASCEND}/driver/version.info", f"{ASCEND}/firmware/version.info"
 SAYS_DRIVER = (r"driver package install(ed)? success",)
 SAYS_FIRMWARE = (r"firmware package install(ed)? success",)
 CHECK_SAYS = (r"all good",)
+ANSWER_S = 900  # the driver brings up one NPU after the other
+BY_HAND_S = 24 * 3600.0
 UNKNOWN_VERSION = "VERSION"  # stands in a file name until somebody names the version
 
 
@@ -29,10 +33,12 @@ class Target(NamedTuple):
     firmware: str | None = None
 
 
-def plan(draft: Draft) -> str:
-    """Write the steps of the host layer; the mode of what happens there."""
+def plan(draft: Draft, *, again: bool = False) -> str:
+    """Write the steps of the host layer; the mode of what happens there. `again`: also what is there already."""
     least = draft.catalogue.driver_min(draft.stack)
     target = _target(draft, least)
+    if target.mode == "none" and again:
+        target = _again(draft)
     if target.mode == "none":
         _keep(draft, least)
         return "none"
@@ -40,8 +46,11 @@ def plan(draft: Draft) -> str:
     packages = _packages(draft, target)
     for part, file in packages:
         _check(draft, part, file)
+    _free(draft)
     if target.mode == "downgrade":
         _uninstall(draft)
+    if target.driver:
+        _check_canns(draft, target.driver)
     for part, file in packages:
         _install(draft, target, part, file)
     _after(draft, target)
@@ -71,6 +80,26 @@ def _target(draft: Draft, least: str | None) -> Target:
     if has.firmware is None or has.is_paired is False:
         return Target("firmware", None, _firmware(draft, has.driver))
     return Target("none")
+
+
+def _again(draft: Draft) -> Target:
+    """The same once more, as an upgrade over itself: what a change that failed has left may be half there."""
+    has = draft.installed
+    assert has.driver is not None
+    firmware = draft.options.firmware or has.firmware or _firmware(draft, has.driver)
+    return Target("upgrade", has.driver, firmware)
+
+
+def _check_canns(draft: Draft, driver: str) -> None:
+    """Warn of every CANN of the server that the driver would be too old for."""
+    for version in dict.fromkeys(part.version for part in draft.installed.cann or () if part.version):
+        least = draft.catalogue.cann_driver_min(version)
+        if least and not at_least(driver, least):
+            draft.warn(
+                f"这台服务器上的 CANN {version} 至少需要驱动 {least}：换成 {driver} 之后，用它的栈不可用。",
+                f"CANN {version} on this server needs driver {least} at least: with {driver} the stacks that use it "
+                "stop working.",
+            )
 
 
 def _paired(draft: Draft, least: str | None) -> str:
@@ -156,22 +185,40 @@ def _before(draft: Draft) -> None:
         draft.calls("apt (/etc/apt/sources.list)" if debian else "yum (/etc/yum.repos.d)")
     draft.root("run_group", "host", Text("驱动运行用户组", "Group of the driver"), ["run-group"], state="look")
     draft.root("run_user", "host", Text("驱动运行用户", "Account of the driver"), ["run-user"], state="look")
+    draft.root(
+        "join_group", "host", Text("让代理账号使用 NPU", "Let the agent's account use the NPUs"),
+        ["join-run-group"], state="look",
+    )  # fmt: skip
+
+
+def _free(draft: Draft) -> None:
+    """Nobody may hold an NPU from here on; the root helper looks again just before each change."""
+    draft.add(
+        PlannedStep(
+            "free", "host", Text("确认没有人使用 NPU", "See that nobody holds an NPU"),
+            argv=tuple(python_module("deployments.agent.holders")), timeout_s=300.0,
+            note=Text(
+                "已知的监控导出器会先停止，改动结束（或失败）后再启动。",
+                "Known exporters are stopped before, and started again when the change has ended or failed.",
+            ),
+        )
+    )  # fmt: skip
 
 
 def _packages(draft: Draft, target: Target) -> list[tuple[str, str]]:
-    """[(part, path of its package)] in the order in which they go on."""
+    """[(part, file of its package)] in the order in which they go on."""
     files = draft.catalogue.files
     hdk = draft.catalogue.families[draft.family].hdk
     if hdk is None:
         draft.ask(
-            f"没有资料写明 {draft.family} 驱动与固件安装包的文件名：请从厂商处取得，放进 {draft.options.packages}。",
+            f"没有资料写明 {draft.family} 驱动与固件安装包的文件名：请从厂商处取得，放进 {actions.PACKAGES}。",
             f"No source names the files of driver and firmware for {draft.family}: "
-            f"get them from the vendor and put them into {draft.options.packages}.",
+            f"get them from the vendor and put them into {actions.PACKAGES}.",
         )
         hdk = f"Ascend-hdk-{draft.family}-npu"
     driver = files["driver"].format(hdk=hdk, version=target.driver or UNKNOWN_VERSION, arch=draft.arch)
     firmware = files["firmware"].format(hdk=hdk, version=target.firmware or UNKNOWN_VERSION)
-    parts = [("driver", draft.package(driver)), ("firmware", draft.package(firmware))]
+    parts = [("driver", driver), ("firmware", firmware)]
     if target.mode == "firmware":
         return parts[1:]
     return parts[::-1] if target.mode == "upgrade" else parts
@@ -181,8 +228,8 @@ def _name(part: str) -> Text:
     return Text("驱动", "driver") if part == "driver" else Text("固件", "firmware")
 
 
-def _check(draft: Draft, part: str, path: str) -> None:
-    name = _name(part)
+def _check(draft: Draft, part: str, file: str) -> None:
+    name, path = _name(part), draft.root_package(file)
     draft.add(
         PlannedStep(
             f"check_{part}", "host", Text(f"校验{name.zh}安装包", f"Check the package of the {name.en}"),
@@ -196,7 +243,7 @@ def _uninstall(draft: Draft) -> None:
         name = _name(part)
         draft.root(
             f"uninstall_{part}", "host", Text(f"卸载现有{name.zh}", f"Uninstall the present {name.en}"),
-            [f"uninstall-{part}"],
+            [f"uninstall-{part}"], means=HOST, to_its_end=True,
         )  # fmt: skip
     draft.warn(
         "驱动与固件没有降级方式，只能卸载后重装：在重启之前这台服务器没有可用的 NPU，失败时也没有退路。",
@@ -205,7 +252,7 @@ def _uninstall(draft: Draft) -> None:
     )
 
 
-def _install(draft: Draft, target: Target, part: str, path: str) -> None:
+def _install(draft: Draft, target: Target, part: str, file: str) -> None:
     has = draft.installed
     name = _name(part)
     over = target.mode != "downgrade" and (has.driver if part == "driver" else has.firmware) is not None
@@ -215,9 +262,9 @@ def _install(draft: Draft, target: Target, part: str, path: str) -> None:
     if not over:
         title = Text(title.zh, f"Install the {name.en} {version}")
     draft.root(
-        part, "host", title, ["package-upgrade" if over else f"package-{part}-first", path],
-        accepts=(0, 2), says=SAYS_DRIVER if part == "driver" else SAYS_FIRMWARE, package=path,
-        means=HOST_MEANS[part],
+        part, "host", title, actions.package("upgrade" if over else f"{part}-first", file), accepts=(0, 2),
+        says=SAYS_DRIVER if part == "driver" else SAYS_FIRMWARE, package=draft.root_package(file),
+        means=(*HOST, *HOST_MEANS[part]), to_its_end=True,
         reads=Evidence(DRIVER_INFO if part == "driver" else FIRMWARE_INFO, f"Version={version}"),
         note=Text("安装期间不要断电或重启。", "Neither power it off nor restart it meanwhile.")
         if part == "firmware" else None,
@@ -225,13 +272,16 @@ def _install(draft: Draft, target: Target, part: str, path: str) -> None:
 
 
 def _after(draft: Draft, target: Target) -> None:
+    draft.root(
+        "exporters", "host", Text("启动停下的导出器", "Start the exporters that were stopped"), ["start-exporters"],
+        always=True, timeout_s=300.0,
+    )  # fmt: skip
+    _restart(draft)
     draft.add(
         PlannedStep(
-            "reboot", "host", Text("重启服务器", "Restart the server"), reboot=True,
-            note=Text(
-                "固件在重启后生效；默认由人在合适的时间重启。",
-                "The firmware takes effect after it; by default a person restarts it, when it suits.",
-            ),
+            "npus_back", "host", Text("等待 NPU 恢复", "Wait until the NPUs answer"),
+            argv=tuple(python_module("deployments.kinds.reboot_look", "after", "--patience", str(ANSWER_S))),
+            timeout_s=ANSWER_S + 120.0,
         )
     )  # fmt: skip
     draft.add(
@@ -252,3 +302,33 @@ def _after(draft: Draft, target: Target) -> None:
         "The host layer interrupts all work on the NPUs of this server and needs a restart; "
         "where it fails, the server goes into maintenance.",
     )
+
+
+def _restart(draft: Draft) -> None:
+    """By hand, or by the agent: at once, or in a span of time, and then only where nobody uses the server."""
+    note = Text("固件在重启后生效。", "The firmware takes effect after it.")
+    title = Text("重启服务器", "Restart the server")
+    if draft.options.restart == "by_hand":
+        waits = Text("由人在合适的时间重启。", "A person restarts it, when it suits.")
+        draft.add(
+            PlannedStep(
+                "reboot", "host", title, reboot=True, reboot_s=BY_HAND_S,
+                note=Text(note.zh + waits.zh, f"{note.en} {waits.en}"),
+            )
+        )  # fmt: skip
+        return
+    if draft.options.restart == "window":
+        span = draft.options.window
+        draft.add(
+            PlannedStep(
+                "window", "host", Text(f"等到 {span}（服务器时间）", f"Wait for {span}, by the server's clock"),
+                argv=tuple(python_module("deployments.stacks.window", span)), timeout_s=25 * 3600.0,
+            )
+        )  # fmt: skip
+    draft.add(
+        PlannedStep(
+            "in_use", "host", Text("查看谁在使用", "Look who uses it"),
+            argv=tuple(python_module("deployments.kinds.reboot_look", "before", "--changed")), timeout_s=120.0,
+        )
+    )  # fmt: skip
+    draft.root("reboot", "host", title, ["reboot", ATTEMPT], reboot=True, note=note, timeout_s=120.0)

@@ -15,7 +15,9 @@ class Options:
     `cann`: own | shared; own lies in the stack's folder and needs no root, shared in /usr/local/Ascend.
     `layering`: empty | wheels, how vLLM comes without its torch (install.md 8a). `wheelhouse`: a folder on the
     server that takes the place of every index; `bundle`: `name@digest` of one that the console hands out, which does
-    so too. `extra_index`: further indexes, with blanks between. `packages`: the folder with packages of the vendor.
+    so too. `extra_index`: further indexes, with blanks between. `packages`: the folder with packages of the vendor that
+    the agent's account runs; those of root lie where actions.PACKAGES says. `restart`: by_hand | window | now, who
+    restarts the server after a change of driver or firmware; `window` is by the server's own clock, `22:00-05:00`.
 
     `private`: "yes" where pip needs the site's authority or login for these indexes, which the server asks for when
     the step runs. `bundled`: packages of the vendor that the bundle holds, with blanks between; `bundled_in`: the
@@ -36,6 +38,8 @@ class Options:
     python: str = ""
     extra_index: str = ""
     bundle: str = ""
+    restart: str = "by_hand"
+    window: str = ""
     private: str = ""
     bundled: str = ""
     bundled_in: str = ""
@@ -43,7 +47,7 @@ class Options:
 
 INNER = ("private", "bundled", "bundled_in")  # what the console finds out, and nobody chooses
 CHOICES = tuple(field.name for field in fields(Options) if field.name not in INNER)
-
+RESTARTS = ("by_hand", "window", "now")
 ROUTES, CANN_PLACES, LAYERINGS = ("auto", "venv", "container"), ("own", "shared"), ("empty", "wheels")
 
 
@@ -52,6 +56,7 @@ PART = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9._+-]+"
 PATH = rf"/(?:{PART}/)*{PART}"
 INDEX = r"https?://[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[A-Za-z0-9._~/+-]*)?"
 BUNDLE = r"[a-z0-9][a-z0-9._-]{0,119}"
+WINDOW = r"(?:[01]\d|2[0-3]):[0-5]\d-(?:[01]\d|2[0-3]):[0-5]\d"
 A_PATH = Text("须为绝对路径，不含 ..。", "it is a whole path without “..”.")
 # What each field of Options may be, where it is not empty.
 FORMS: list[tuple[str, str, Text]] = [
@@ -80,6 +85,11 @@ FORMS: list[tuple[str, str, Text]] = [
         r"[A-Za-z0-9.-]+(?::\d{1,5})?(?:/[a-z0-9._-]+)*",
         Text("须为镜像仓库，例如 quay.io/ascend。", "it is a registry such as quay.io/ascend."),
     ),
+    (
+        "window",
+        WINDOW,
+        Text("须为时间段，例如 22:00-05:00。", "it is a span of time such as 22:00-05:00."),
+    ),
     ("account", r"[a-z_][a-z0-9_-]{0,31}", Text("须为账号名。", "it is the name of an account.")),
 ]
 
@@ -99,9 +109,11 @@ def check(options: Options) -> None:
         for name, form, text in FORMS
         if (value := getattr(options, name)) and not re.fullmatch(form, value, re.ASCII)
     ]
-    for name, known in (("route", ROUTES), ("cann", CANN_PLACES), ("layering", LAYERINGS)):
+    for name, known in (("route", ROUTES), ("cann", CANN_PLACES), ("layering", LAYERINGS), ("restart", RESTARTS)):
         if getattr(options, name) not in known:
             words = ", ".join(known)
             problems.append((name, Text(f"须为其中之一：{words}。", f"it is one of {words}.")))
+    if options.restart == "window" and not options.window:
+        problems.append(("window", Text("请填写重启的时间段。", "name the span of time for the restart.")))
     if problems:
         raise BadOptions(problems)

@@ -83,6 +83,31 @@ def make(
     return around(_finished(draft, route, mode), holders, npus)
 
 
+HOST_ONLY = "drivers"  # stands for the name of a stack in a plan that changes driver and firmware alone
+
+
+def host_only(
+    installed: Installed, catalogue: Catalogue, options: Options, *, holders: Sequence[Holder] | None = (),
+    npus: Sequence[str] = (),
+) -> Plan:  # fmt: skip
+    """The plan that brings driver and firmware, and nothing else, to the versions of the options; versions that are
+    there already go on once more. Raises BadOptions."""
+    check(options)
+    any_stack = dataclasses.replace(catalogue.default, name=HOST_ONLY, cann="", cann_by_family=(), driver_min="")
+    draft, mode = Draft(catalogue, any_stack, installed, options), "none"
+    if not installed.known:
+        draft.refuse("unknown", "代理还没有上报这台服务器的情况。", "Its agent has not told of this server yet.")
+    elif installed.arch not in ARCHES:
+        draft.refuse("arch", f"没有 {installed.arch} 的软件包。", f"There are no packages for {installed.arch}.")
+    elif installed.family is None:
+        _no_family(draft)
+    elif installed.driver is None and not options.driver:
+        draft.ask("请填写驱动版本。", "Name the version of the driver.")
+    else:
+        mode = host_layer.plan(draft, again=True)
+    return around(_finished(draft, HOST_ONLY, mode), holders, npus)
+
+
 def _possible(draft: Draft) -> None:
     """Refuse what no step can change: machine, chip, row."""
     has, stack = draft.installed, draft.stack

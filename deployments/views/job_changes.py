@@ -73,7 +73,7 @@ def job_new(request: HttpRequest) -> HttpResponse:
         "fields": forms.fields(module, params, problems, server),
         "refusal": refusal,
         "wait": wait,
-        **consequence(module, kind, params),
+        **consequence(module, kind, params, server),
     }
     context["found_wait"] = waiting.new(server, kind, context["locks"]) if server else None
     if is_part(request):
@@ -87,7 +87,10 @@ def job_new(request: HttpRequest) -> HttpResponse:
 def _confirm(request: HttpRequest, server: Server, kind: str, params: dict[str, Any]) -> HttpResponse:
     """Ask whether it is meant, naming what is hit. Raises ConsoleError where it would be refused anyway."""
     module = jobs.find_kind(kind)
-    jobs.check_root(server, kind, module, jobs.checked_params(module, params))
+    jobs.check_role(user_of(request), module)
+    filled = {**params, **jobs.FILLERS[kind](server, params)} if kind in jobs.FILLERS else params
+    read = jobs.checked_params(module, filled)
+    jobs.check_root(server, kind, module, read)
     back = request.POST.copy()
     back.pop("csrfmiddlewaretoken", None)
     context = {
@@ -95,6 +98,7 @@ def _confirm(request: HttpRequest, server: Server, kind: str, params: dict[str, 
         "server": server,
         "interrupts": module.INTERRUPTS,
         "in_use": in_use.of(server),
+        "steps": [step.title for step in module.steps(read)] if kind in jobs.FILLERS else [],
         "repeated": [(name, value) for name, values in back.lists() for value in values],
         "back": f"{reverse('deployments:job-new')}?{back.urlencode()}",
     }
@@ -121,19 +125,24 @@ def _prefilled(query: QueryDict) -> QueryDict:
     job = find_job(int(pk))
     filled = QueryDict(mutable=True)
     filled.update({"server": job.server.name, "kind": job.kind, "ticket": job.ticket})
+    typed = getattr(jobs.find_kind(job.kind), "TYPED", ())
     for name, value in jobs.asked(job).items():
+        if name in typed:
+            continue
         filled.setlist(
             forms.PREFIX + name, value if isinstance(value, list) else ["" if value is False else str(value)]
         )
     return filled
 
 
-def consequence(module: ModuleType, kind: str, params: dict[str, Any]) -> dict[str, Any]:
+def consequence(module: ModuleType, kind: str, params: dict[str, Any], server: Server | None = None) -> dict[str, Any]:
     """What these parameters would do: steps with their commands, locks, and how long it usually takes."""
     found = {"usual_s": job_page.usual_total(kind), "interrupts": getattr(module, "INTERRUPTS", None)}
     try:
+        if kind in jobs.FILLERS:  # without a server nobody knows the rest
+            params = {**params, **jobs.FILLERS[kind](server, params)} if server else {"": ""}
         read = read_params(module.Params, params)
-    except BadParams:
+    except (BadParams, ConsoleError):
         return {**found, "plan": None, "locks": [], "root_needed": False}
     plan = [(step, job_page.command_text(step.argv)) for step in module.steps(read)]
     return {**found, "plan": plan, "locks": module.locks(read), "root_needed": jobs.needs_root(module, read)}

@@ -9,8 +9,9 @@ from django.views.decorators.http import require_http_methods
 
 from console.errors import Conflict, ConsoleError
 from deployments.models import Server
-from deployments.services import faults, in_use, installs, jobs, stacks, waiting
+from deployments.services import faults, host_changes, in_use, installs, jobs, stacks, waiting
 from deployments.stacks.options import CHOICES
+from deployments.stacks.plan import Plan
 from deployments.views.lookup import check_may_operate, find_server, user_of
 
 
@@ -90,12 +91,16 @@ def _asked(
         "in_use": in_use.of(server),
         "refusal": refusal,
         "cannot": wrong is not None,
-        "found_wait": waiting.new(server, kind, ["stack"]),
+        "found_wait": waiting.new(server, kind, _locks(server, more.get("plan"))),
         "ticket": request.POST.get("ticket", ""),
         **more,
     }
     status = refusal.status if refusal and request.method == "POST" else 200
     return render(request, "deployments/stack_job.html", context, status=status)
+
+
+def _locks(server: Server, made: Plan | None) -> list[str]:
+    return ["stack", *(host_changes.locks(server) if made and made.changes_host else [])]
 
 
 def _ticket(request: HttpRequest) -> str:

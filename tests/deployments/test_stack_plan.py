@@ -49,7 +49,8 @@ OPS = {
     "310P": "Ascend-cann-310p-ops_9.1.0_linux-aarch64.run",
     "A5": "Ascend-cann-950-ops_9.1.0_linux-aarch64.run",
 }
-BEFORE = ["tools", "run_group", "run_user"]
+BEFORE = ["tools", "run_group", "run_user", "join_group"]
+AFTER = ["exporters", "reboot", "npus_back", "npu_smi", "check_stack"]
 
 
 @pytest.mark.parametrize("family", SUPPORTED)
@@ -63,11 +64,15 @@ def test_a_first_install_takes_the_driver_then_the_firmware(family):
         "groupadd -f HwHiAiUser",
         "sh -c getent passwd HwHiAiUser >/dev/null || "
         "useradd -g HwHiAiUser -d /home/HwHiAiUser -m HwHiAiUser -s /bin/bash",
+        "usermod -aG HwHiAiUser $SUDO_USER",
         f"bash {driver} --check",
         f"bash {firmware} --check",
+        "{python} -m deployments.agent.holders",
         f"bash {driver} --nox11 --full --quiet --install-for-all",
         f"bash {firmware} --nox11 --full --quiet",
+        "systemctl start npu-exporter",
         "",  # the restart, by hand
+        "{python} -m deployments.kinds.reboot_look after --patience 900",
         "npu-smi info",
         "{python} -m deployments.kinds.check_probes stack",
     ]
@@ -81,7 +86,7 @@ def test_an_upgrade_takes_the_firmware_then_the_driver(family):
     driver, firmware = (f"{PACKAGES}/{name}" for name in HDK[family])
     assert found.mode == "upgrade"
     assert keys(found.steps, "host") == [
-        *BEFORE, "check_firmware", "check_driver", "firmware", "driver", "reboot", "npu_smi", "check_stack",
+        *BEFORE, "check_firmware", "check_driver", "free", "firmware", "driver", *AFTER,
     ]  # fmt: skip
     assert " ".join(step(found, "firmware").argv) == f"bash {firmware} --nox11 --upgrade --quiet"
     assert " ".join(step(found, "driver").argv) == f"bash {driver} --nox11 --upgrade --quiet"
@@ -94,8 +99,8 @@ def test_a_downgrade_uninstalls_both_and_is_a_first_install_then(family):
     found = made(has, driver="25.5.2", firmware="7.8.0.6.201")
     assert found.mode == "downgrade"
     assert keys(found.steps, "host") == [
-        *BEFORE, "check_driver", "check_firmware", "uninstall_driver", "uninstall_firmware", "driver", "firmware",
-        "reboot", "npu_smi", "check_stack",
+        *BEFORE, "check_driver", "check_firmware", "free", "uninstall_driver", "uninstall_firmware", "driver",
+        "firmware", *AFTER,
     ]  # fmt: skip
     assert step(found, "driver").argv[2:] == ("--nox11", "--full", "--quiet", "--install-for-all")
     assert any("no usable NPU" in text.en for text in found.warnings)
@@ -172,8 +177,8 @@ def test_a_family_may_need_another_cann_than_the_row():
 def test_a_shared_cann_is_upgraded_and_a_newer_one_uninstalled_before(there, wanted):
     found = made(server(**PAIRED, cann=there, ops=there, nnal=there), cann="shared")
     of_root = [s for s in found.steps if s.layer == "cann" and s.action and s.action[0].startswith("package")]
-    assert [f"{s.key} {s.argv[2]}" for s in of_root] == wanted
-    assert all(s.argv[3:] == ("--quiet",) for s in of_root)
+    assert [f"{s.key} {s.argv[-2]}" for s in of_root] == wanted
+    assert all(s.argv[-1] == "--quiet" and s.to_its_end for s in of_root)
     removed = [s.package.rsplit("/", 1)[1] for s in of_root if s.key.startswith("uninstall")]
     assert all("9.2.0" in name for name in removed)
     assert bool(removed) == any("is uninstalled" in text.en for text in found.warnings)
@@ -297,7 +302,7 @@ def test_a_firmware_outside_what_the_driver_accepts_is_put_right_alone():
     has = server("A3", driver="25.3.rc1", firmware="7.1.0.11.220", firmware_range=["7.7.0–7.9.99"])
     found = made(has)
     assert found.mode == "firmware"
-    assert keys(found.steps, "host") == [*BEFORE, "check_firmware", "firmware", "reboot", "npu_smi", "check_stack"]
+    assert keys(found.steps, "host") == [*BEFORE, "check_firmware", "free", "firmware", *AFTER]
     assert step(found, "firmware").package.endswith("Atlas-A3-hdk-npu-firmware_7.8.0.2.212.run")
     assert made(has, firmware="9.0.0.0.205").refusals[0].code == "firmware_not_accepted"
 
@@ -334,6 +339,8 @@ def test_steps_of_root_are_actions_with_the_command_that_is_shown():
 @pytest.mark.parametrize(
     "action",
     [
+        ("package-upgrade", "Ascend-x.run"), ("package-upgrade", "../Ascend-x.run", "0" * 64),
+        ("package-upgrade", "Ascend-x.run", "0" * 63), ("package-upgrade", "/opt/Ascend-x.run", "0" * 64),
         ("package-upgrade", "/opt/../etc/x.run"), ("package-upgrade", "x.run"), ("package-upgrade", "/opt/x.sh"),
         ("apt-driver-tools", "6.6 ; reboot"), ("join-run-group", "-G root"), ("no-such-action",), ("run-group", "x"),
     ],
