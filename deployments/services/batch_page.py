@@ -13,7 +13,7 @@ from console.errors import ConsoleError, Invalid
 from console.language import pick
 from deployments.models import Attempt, Batch, BatchState, Job, JobState, Server
 from deployments.services import selection, waiting
-from deployments.services.batches import BROKEN, SETTLED, Plan, counts_of
+from deployments.services.batches import BROKEN, NOT_BEGUN, SETTLED, Plan, counts_of
 from deployments.services.job_list import verdict_counts
 from deployments.services.job_page import planned_steps
 from deployments.steps import Text
@@ -27,6 +27,7 @@ SHOWS: dict[str, tuple[str, ...]] = {
     "running": (JobState.RUNNING, JobState.WAITING_REBOOT),
     "queued": (JobState.QUEUED,),
     "draft": (JobState.DRAFT,),
+    "waiting_approval": (JobState.WAITING_APPROVAL,),
     "cancelled": (JobState.CANCELLED,),
 }
 
@@ -224,7 +225,7 @@ def _headline(batch: Batch, counts: Mapping[str, int], total: int) -> dict[str, 
 
 
 def _now(batch: Batch) -> str:
-    under_way = batch.jobs.exclude(state__in=SETTLED).exclude(state=JobState.DRAFT)
+    under_way = batch.jobs.exclude(state__in=(*SETTLED, *NOT_BEGUN))
     wave = under_way.order_by("wave").values_list("wave", flat=True).first()
     last = batch.jobs.order_by("-wave").values_list("wave", flat=True).first()
     if wave is None:
@@ -238,7 +239,7 @@ def _may(batch: Batch, counts: Mapping[str, int]) -> dict[str, Any]:
     return {
         "may_pause": batch.state == BatchState.RUNNING,
         "may_resume": batch.state == BatchState.PAUSED
-        or (batch.state == BatchState.STOPPED and counts.get(JobState.DRAFT, 0) > 0),
+        or (batch.state == BatchState.STOPPED and any(counts.get(state, 0) for state in NOT_BEGUN)),
         "may_stop": open_ > 0,
         "may_retry": again if batch.state != BatchState.RUNNING else 0,
     }

@@ -117,7 +117,7 @@ def cancel_job(job: Job, *, by: User) -> Job:
         job.cancel_requested_at = timezone.now()
         job.save(update_fields=["cancel_requested_at"])
         audit.record(by, "job.cancelled", job)
-        if job.state == JobState.DRAFT:
+        if job.state in (JobState.DRAFT, JobState.WAITING_APPROVAL):
             end_here(job, None, JobState.CANCELLED, Text("在开始之前已取消", "Cancelled before it began"))
         elif attempt is None or _never_left(attempt):
             end_here(
