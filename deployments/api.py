@@ -14,12 +14,14 @@ from deployments import kinds
 from deployments.agent_api import router as agent_router
 from deployments.asked import Strict, find_server, user_of
 from deployments.batch_api import router as batch_router
+from deployments.campaign_api import router as campaign_router
 from deployments.inventory_api import router as inventory_router
 from deployments.models import Attempt, Job, JobState
 from deployments.services import jobs, logs, stacks, waiting, wheel_bundles
 
 router = Router(tags=["jobs"])
 router.add_router("", batch_router)
+router.add_router("", campaign_router)
 router.add_router("", inventory_router)
 router.add_router("", agent_router)
 

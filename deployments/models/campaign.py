@@ -79,7 +79,8 @@ class CampaignPlan(models.Model):
 class CampaignServer(models.Model):
     """One server of a campaign. `ring` is None where it cannot be brought there: `because` says why, [zh, en].
 
-    `before` and `after` are versions as services/campaign_plan.versions reads them, None where not looked at yet.
+    `before` and `after` are versions as services/campaign_plan.versions reads them, {} where not looked at yet.
+    `begun_at` and `settled_at` are its job's by our clock: what a job says itself is by its server's.
     `held` is [zh, en] while it is held back at its turn, as its plan was no longer the approved one; then `plan` is
     the new one, or None where there is no way any more.
     """
@@ -89,10 +90,12 @@ class CampaignServer(models.Model):
     ring = models.PositiveSmallIntegerField(null=True, blank=True)
     wave = models.PositiveIntegerField(null=True, blank=True)
     plan = models.ForeignKey(CampaignPlan, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
-    because = models.JSONField(null=True, blank=True)
-    before = models.JSONField(null=True, blank=True)
-    after = models.JSONField(null=True, blank=True)
-    held = models.JSONField(null=True, blank=True)
+    because = models.JSONField(default=list, blank=True)
+    before = models.JSONField(default=dict, blank=True)
+    after = models.JSONField(default=dict, blank=True)
+    begun_at = models.DateTimeField(null=True, blank=True)
+    settled_at = models.DateTimeField(null=True, blank=True)
+    held = models.JSONField(default=list, blank=True)
     job = models.OneToOneField(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="campaign_member")
 
     class Meta:

@@ -52,12 +52,13 @@ def read_plan(given: QueryDict) -> Plan:
     plain = Plan()
     spread = "spread" in given if "full" in given else plain.spread
     return Plan(
-        _whole(given, "canary", plain.canary), _whole(given, "wave", plain.size),
-        _whole(given, "stop_after", plain.stop_after), spread,
+        whole(given, "canary", plain.canary), whole(given, "wave", plain.size),
+        whole(given, "stop_after", plain.stop_after), spread,
     )  # fmt: skip
 
 
-def _whole(given: QueryDict, name: str, default: int) -> int:
+def whole(given: QueryDict, name: str, default: int) -> int:
+    """The whole number of that field, or `default` where it is empty. Raises Invalid where it is none."""
     text = given.get(name, "").strip()
     if not text:
         return default

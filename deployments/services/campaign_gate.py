@@ -7,6 +7,7 @@ restarted goes on where it was.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.db import transaction
 from django.utils import timezone
 
 from console import alerts, audit
@@ -23,7 +24,7 @@ from deployments.models import (
     JobState,
     Server,
 )
-from deployments.services import batch_gates, campaign_plan, campaign_soak, installs, jobs, speaking, stacks
+from deployments.services import batch_gates, batches, campaign_plan, campaign_soak, installs, jobs, speaking, stacks
 from deployments.steps import Text
 
 STOPPED, HELD, UNLIKE = "campaign-stopped", "campaign-held", "campaign-mismatch"
@@ -46,7 +47,8 @@ class CampaignGate(batch_gates.Gate):
         if campaign is None:
             return True
         now = campaign_soak.now_is()
-        campaign_soak.note_after(campaign, now)
+        if campaign_soak.settle(campaign, now):
+            _tell_soon(batch)
         if wave is None:
             return campaign_soak.may_end(campaign)
         if words := _stack_is_gone(campaign):
@@ -59,7 +61,10 @@ class CampaignGate(batch_gates.Gate):
 
     def admit(self, batch: Batch, wave: Sequence[Job], servers: Mapping[int, Server]) -> list[Job]:
         campaign = lock(batch)
-        return list(wave) if campaign is None else _admitted(campaign, wave, servers)
+        if campaign is None:
+            return list(wave)
+        _tell_soon(batch)
+        return _admitted(campaign, wave, servers)
 
     def forgive(self, batch: Batch) -> None:
         campaign = lock(batch)
@@ -81,6 +86,10 @@ class CampaignGate(batch_gates.Gate):
 def _note(campaign: Campaign, ring: int, **values: Any) -> None:
     kept = {**campaign.progress.get(str(ring), {}), **values}
     campaign.progress = {**campaign.progress, str(ring): {name: value for name, value in kept.items() if value}}
+
+
+def _tell_soon(batch: Batch) -> None:
+    transaction.on_commit(lambda: batches.tell(batch))
 
 
 # ---------- may the wave begin? ----------
@@ -130,6 +139,7 @@ def _rings_before(batch: Batch, campaign: Campaign, wave: int) -> bool:
         _note(campaign, ring, passed=timezone.now().isoformat(timespec="seconds"))
         campaign.save(update_fields=["progress"])
         audit.record(None, "campaign.ring_passed", campaign, ring=ring)
+        _tell_soon(batch)
     return True
 
 
@@ -159,7 +169,9 @@ def _admitted(campaign: Campaign, wave: Sequence[Job], servers: Mapping[int, Ser
             _begun(campaign, row, server)
     campaign.save(update_fields=["progress"])
     Job.objects.bulk_update(goes, ["params", "locks"], batch_size=100)
-    CampaignServer.objects.bulk_update(rows.values(), ["before", "after", "held", "plan"], batch_size=100)
+    CampaignServer.objects.bulk_update(
+        rows.values(), ["before", "after", "begun_at", "settled_at", "held", "plan"], batch_size=100
+    )
     return goes
 
 
@@ -167,7 +179,7 @@ def _begun(campaign: Campaign, row: CampaignServer, server: Server) -> None:
     """What it had before, at its first turn; a ring that begins again has to pass again."""
     assert row.ring is not None
     row.before = row.before or campaign_plan.versions(stacks.row_of(server).has)
-    row.after = None
+    row.after, row.settled_at, row.begun_at = {}, None, campaign_soak.now_is()
     spared = campaign_soak.forgiven(campaign, row.ring) - {row.server_id}
     _note(campaign, row.ring, passed="", forgiven=sorted(spared))
 

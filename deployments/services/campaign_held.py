@@ -18,7 +18,7 @@ from deployments.steps import Text
 
 def held(campaign: Campaign) -> list[CampaignServer]:
     """Those that wait for a decision, with server, plan and job."""
-    rows = campaign.members.filter(held__isnull=False, job__state=JobState.WAITING_APPROVAL)
+    rows = campaign.members.filter(job__state=JobState.WAITING_APPROVAL)
     rows = rows.select_related("server", "plan", "job").defer("job__params", "server__facts")
     return list(rows.order_by("server__name"))
 
@@ -61,7 +61,7 @@ def approve_held(campaign: Campaign, *, by: User, seen: str) -> int:
 
 
 def _free(campaign: Campaign, rows: Sequence[CampaignServer]) -> None:
-    campaign.members.filter(pk__in=[row.pk for row in rows]).update(held=None)
+    campaign.members.filter(pk__in=[row.pk for row in rows]).update(held=[])
     ids = [row.job_id for row in rows if row.job_id]
     Job.objects.filter(pk__in=ids, state=JobState.WAITING_APPROVAL).update(state=JobState.DRAFT, reason=None)
 

@@ -43,7 +43,7 @@ def in_both(refuse: Callable[[], ConsoleError | None]) -> Text | None:
             if error is None:
                 return None
             words.append(f"{error.what} {error.do}".strip())
-    return Text(words[0], words[1])
+    return Text(*words)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Planner:
         npus: dict[int, list[str]] = {}
         found = Npu.objects.filter(server__in=[server.pk for server in servers], bus_id__isnull=False)
         for pk, bus_id in found.order_by("server", "device_index").values_list("server_id", "bus_id"):
-            npus.setdefault(pk, []).append(bus_id)
+            npus.setdefault(pk, []).append(bus_id or "")
         return [self._line(server, npus.get(server.pk, [])) for server in servers]
 
     def _line(self, server: Server, npus: list[str]) -> Line:

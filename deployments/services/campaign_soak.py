@@ -19,6 +19,7 @@ from deployments.steps import Text
 SETTLE = timedelta(seconds=180)
 FRESH = timedelta(seconds=60)
 BROKEN = (JobState.FAILED, JobState.LOST)
+SETTLED = (*ENDED, JobState.LOST)
 
 
 @dataclass(frozen=True)
@@ -54,17 +55,17 @@ def forgiven(campaign: Campaign, ring: int) -> set[int]:
 def until(campaign: Campaign, ring: Sequence[CampaignServer]) -> datetime | None:
     """When the ring's time of watching is over; None while a job of it has not ended, or none ran."""
     jobs = [member.job for member in ring if member.job]
-    if any(job.state not in (*ENDED, JobState.LOST) for job in jobs):
+    if any(job.state not in SETTLED for job in jobs):
         return None
-    ended = [job.ended_at for job in jobs if job.ended_at]
+    settled = [member.settled_at for member in ring if member.settled_at]
     soak = timedelta(minutes=campaign_rings.Order.of(campaign.order).soak_min)
-    return max(ended) + soak if ended else None
+    return max(settled) + soak if settled else None
 
 
 def judge(campaign: Campaign, ring: int, rows: Sequence[CampaignServer], now: datetime) -> Judged:
     """The ring as it is now."""
     spared = forgiven(campaign, ring)
-    if any(row.job.state not in (*ENDED, JobState.LOST) for row in rows if row.job):
+    if any(row.job.state not in SETTLED for row in rows if row.job):
         return WAITS
     broken = [row for row in rows if row.job and row.job.state in BROKEN and row.server_id not in spared]
     if broken:
@@ -91,13 +92,12 @@ def _names(rows: Iterable[CampaignServer]) -> str:
 
 def _alerted(good: Sequence[CampaignServer]) -> Judged | None:
     """An alert that began since the ring did and is open, or that began after the job had ended."""
-    began = min(row.job.started_at or row.job.created_at for row in good if row.job)
+    began = min(row.begun_at for row in good if row.begun_at)
     subjects = {f"server:{row.server_id}": row for row in good}
     found = Alert.objects.filter(subject__in=list(subjects), started_at__gte=began).order_by("started_at")
     for alert in found:
         row = subjects[alert.subject]
-        assert row.job is not None
-        if alert.ended_at is None or (row.job.ended_at and alert.started_at >= row.job.ended_at):
+        if alert.ended_at is None or (row.settled_at and alert.started_at >= row.settled_at):
             name = row.server.name
             words = Text(f"{name} 有告警：{alert.what[0]}", f"{name} has an alert: {alert.what[1]}")
             return Judged("trouble", words, (row.server_id,))
@@ -116,7 +116,7 @@ def _matching(campaign: Campaign, good: Sequence[CampaignServer], now: datetime,
     for server in rows:
         if stack is None or stacks.verdict_of(stacks.row_of(server), stack).word != verdict.MATCHES:
             unlike.append(known[server.pk])
-    late = [row for row in unlike if row.job and row.job.ended_at and now - row.job.ended_at > SETTLE]
+    late = [row for row in unlike if row.settled_at and now - row.settled_at > SETTLE]
     if late:
         names = _names(late)
         words = Text(
@@ -126,28 +126,27 @@ def _matching(campaign: Campaign, good: Sequence[CampaignServer], now: datetime,
     return WAITS if unlike else None
 
 
-def note_after(campaign: Campaign, now: datetime) -> int:
-    """Write what servers have after their job, once they have told; how many."""
-    rows = campaign.members.filter(after=None, before__isnull=False, job__state__in=ENDED, job__ended_at__isnull=False)
-    told = Q(server__facts_at__gte=F("job__started_at")) | Q(job__ended_at__lt=now - SETTLE)
+def settle(campaign: Campaign, now: datetime) -> bool:
+    """Note when jobs have ended, then what their servers have, once they have told; whether anybody did."""
+    campaign.members.filter(settled_at=None, begun_at__isnull=False, job__state__in=SETTLED).update(settled_at=now)
+    rows = campaign.members.filter(after={}, begun_at__isnull=False, job__state__in=ENDED)
+    told = Q(server__facts_at__gte=F("begun_at")) | Q(settled_at__lt=now - SETTLE)
     stack = stacks.catalogue().stacks.get(campaign.stack)
     noted = []
-    for row in rows.filter(told | Q(job__started_at=None)).select_related("server", "job").defer("job__params"):
-        seen = stacks.row_of(row.server)
-        fits = stack is not None and stacks.verdict_of(seen, stack).word == verdict.MATCHES
-        assert row.job is not None and row.job.ended_at is not None
-        fresh = row.server.facts_at is not None and row.server.facts_at >= row.job.ended_at
-        if fits or fresh or now - row.job.ended_at > SETTLE:
-            row.after = {**campaign_plan.versions(seen.has), "matches": fits}
+    for row in rows.filter(told).select_related("server"):
+        has, facts_at, settled = stacks.row_of(row.server), row.server.facts_at, row.settled_at or now
+        fits = stack is not None and stacks.verdict_of(has, stack).word == verdict.MATCHES
+        if fits or (facts_at is not None and facts_at >= settled) or now - settled > SETTLE:
+            row.after = {**campaign_plan.versions(has.has), "matches": fits}
             noted.append(row)
     CampaignServer.objects.bulk_update(noted, ["after"], batch_size=200)
-    return len(noted)
+    return bool(noted)
 
 
 def may_end(campaign: Campaign) -> bool:
     """Whether nobody is held back and every server has told what it has now."""
     open_ = Q(job__state=JobState.WAITING_APPROVAL)
-    open_ |= Q(job__state__in=(JobState.SUCCEEDED, JobState.FAILED), after=None, before__isnull=False)
+    open_ |= Q(job__state__in=(JobState.SUCCEEDED, JobState.FAILED), after={}, begun_at__isnull=False)
     return not campaign.members.filter(open_).exists()
 
 

@@ -40,6 +40,17 @@ def find(pk: int) -> Campaign:
     return found
 
 
+def batch_of(campaign: Campaign) -> Batch:
+    """Its batch. Raises Conflict where it has not begun."""
+    if campaign.batch is None:
+        raise Conflict(
+            _("Campaign #%(id)s has not begun.") % {"id": campaign.pk},
+            _("It begins when another operator approves it."),
+            code="not_begun",
+        )
+    return campaign.batch
+
+
 # ---------- asking for one ----------
 
 
@@ -133,7 +144,7 @@ def _write(campaign: Campaign, table: Table) -> None:
             CampaignServer(
                 campaign=campaign, server=line.server, plan=plans.get(line.digest),
                 ring=place and place.ring, wave=place and place.wave,
-                because=list(line.because) if line.because else None,
+                because=list(line.because or ()),
             )
         )  # fmt: skip
     CampaignServer.objects.bulk_create(members, batch_size=200)
@@ -166,8 +177,8 @@ def check_may_decide(campaign: Campaign, by: User) -> None:
 def locked(campaign: Campaign) -> Iterator[Campaign]:
     """The campaign's row under its lock, that of its batch before it."""
     with transaction.atomic():
-        if campaign.batch_id is not None:
-            Batch.objects.select_for_update().get(pk=campaign.batch_id)
+        if campaign.batch:
+            Batch.objects.select_for_update().get(pk=campaign.batch.pk)
         rows = Campaign.objects.select_for_update(no_key=True, of=("self",)).select_related("requester", "batch")
         yield rows.get(pk=campaign.pk)
 
