@@ -1,7 +1,8 @@
 """Topics of jobs: `jobs` tells every change of state, `job:<id>` one job's state and log.
 
-`batches`, `batch:<id>`, `campaigns`, `campaign:<id>`, `join:<id>` and `join-many:<id>` only say that something has moved
-("moved": {id}); the page asks for it anew. `doubt` says that the console doubts itself or does so no more ("moved": {on}).
+`batches`, `batch:<id>`, `campaigns`, `campaign:<id>`, `join:<id>` and `join-many:<id>` only say that something has
+moved ("moved": {id}); the page asks for it anew. `doubt` says that the console doubts itself or does so no more
+("moved": {on}).
 """
 
 import re

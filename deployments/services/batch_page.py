@@ -161,10 +161,10 @@ def shown(batch: Batch, show: str = "") -> dict[str, Any]:
         "total": total,
         "most_rows": MOST_ROWS,
         "counts": [(name, n) for name, states in SHOWS.items() if (n := sum(counts.get(s, 0) for s in states))],
-        "parts": _parts(counts, total),
+        "parts": parts(counts, total),
         "head": _headline(batch, counts, total),
         "simulated": [row.job for rows in waves.values() for row in rows if row.job.server.simulated],
-        **_may(batch, counts),
+        **may(batch, counts),
     }
 
 
@@ -195,14 +195,14 @@ def _row(job: Job, attempt: Attempt | None, columns: Sequence[tuple[int, Text]],
     return Row(job, cells, verdict_counts(attempt.report if attempt else []), wait, job.server.is_offline)
 
 
-def _parts(counts: Mapping[str, int], total: int) -> list[dict[str, Any]]:
+def parts(counts: Mapping[str, int], total: int) -> list[dict[str, Any]]:
     """The bar of progress: what has settled and what runs, in hundredths."""
-    parts, start = [], 0.0
+    made, start = [], 0.0
     for name in ("succeeded", "failed", "lost", "cancelled", "running"):
         width = 100 * sum(counts.get(state, 0) for state in SHOWS[name]) / max(1, total)
-        parts.append({"css": name, "start": round(start, 2), "width": round(width, 2)})
+        made.append({"css": name, "start": round(start, 2), "width": round(width, 2)})
         start += width
-    return parts
+    return made
 
 
 def _headline(batch: Batch, counts: Mapping[str, int], total: int) -> dict[str, str]:
@@ -234,7 +234,7 @@ def _now(batch: Batch) -> str:
     return _("The canary goes first") if wave == 0 else _("Wave %(n)s of %(of)s") % {"n": wave, "of": last}
 
 
-def _may(batch: Batch, counts: Mapping[str, int]) -> dict[str, Any]:
+def may(batch: Batch, counts: Mapping[str, int]) -> dict[str, Any]:
     open_ = sum(n for state, n in counts.items() if state not in SETTLED)
     again = sum(counts.get(state, 0) for state in (*BROKEN, JobState.CANCELLED))
     return {
@@ -264,5 +264,5 @@ def listed(found: Sequence[Batch]) -> list[Listed]:
         of = counts[batch.pk]
         total, settled = sum(of.values()), sum(of.get(state, 0) for state in SETTLED)
         failed = sum(of.get(state, 0) for state in BROKEN)
-        lines.append(Listed(batch, total, settled, failed, _parts(of, total)))
+        lines.append(Listed(batch, total, settled, failed, parts(of, total)))
     return lines

@@ -90,6 +90,12 @@ def read_order(given: QueryDict) -> Order:
     )
 
 
+def drifted(stack: str) -> selection.Asked:
+    """The servers that are to have this stack, and can be brought there, but have it not."""
+    found = stacks.drift(row for row in stacks.rows() if row.wished == stack)
+    return selection.Asked(names=[one.row.name for one in found if one.state == "drift"], fleet="both")
+
+
 def read_params(given: QueryDict) -> dict[str, str]:
     """The choices of the plan that are given."""
     chosen = {name: given.get(name, "").strip()[:300] for name in campaign_plan.param_names()}

@@ -211,7 +211,7 @@ def approve(campaign: Campaign, *, by: User, seen: str, note: str = "") -> Campa
         if row.batch is None:
             row.batch = _begin(row)
         elif row.batch.state == BatchState.PAUSED:
-            Batch.objects.filter(pk=row.batch_id).update(state=BatchState.RUNNING, reason=None)
+            Batch.objects.filter(pk=row.batch.pk).update(state=BatchState.RUNNING, reason=None)
         row.save(update_fields=["state", "decided_by", "decided_at", "note", "batch"])
         audit.record(by, "campaign.approved", row, digest=row.digest, note=note)
         transaction.on_commit(lambda: go_on(row))
