@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from console.errors import ConsoleError, Invalid
 from console.language import pick
-from deployments.models import Attempt, Batch, BatchState, Job, JobState, Server
+from deployments.models import Attempt, Batch, BatchState, Campaign, Job, JobState, Server
 from deployments.services import selection, waiting
 from deployments.services.batches import BROKEN, NOT_BEGUN, SETTLED, Plan, counts_of
 from deployments.services.job_list import verdict_counts
@@ -154,6 +154,7 @@ def shown(batch: Batch, show: str = "") -> dict[str, Any]:
     total = sum(counts.values())
     return {
         "batch": batch,
+        "campaign": Campaign.objects.filter(batch=batch).values_list("pk", flat=True).first(),
         "show": show,
         "waves": sorted(waves.items()),
         "columns": columns,

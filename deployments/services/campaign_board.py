@@ -151,19 +151,14 @@ def _card(row: CampaignServer, known: Known) -> Card:
 NEEDS_WORDS = (JobState.WAITING_APPROVAL, JobState.FAILED, JobState.LOST, JobState.CANCELLED)
 
 
-def changes(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> list[Version]:
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Version]:
     """Versions that are other ones afterwards; before that is known, the few that an operator looks for."""
-    if not before:
-        return []
     names = [name for name in LABELS if name in before]
-    if after is None:
+    if not after:
         names = [name for name in names if name in ("stack", "vllm_ascend", "vllm") and before[name]]
     else:
         names = [name for name in names if before[name] != after.get(name)]
-    return [
-        Version(str(LABELS[name]), before[name] or "—", "…" if after is None else after.get(name) or "—")
-        for name in names
-    ]
+    return [Version(str(LABELS[name]), before[name] or "—", after.get(name) or "—" if after else "…") for name in names]
 
 
 def counts(campaign: Campaign) -> dict[str, int]:
@@ -202,15 +197,13 @@ def headline(campaign: Campaign, of: Mapping[str, int], columns: Sequence[Column
 
 def _now(columns: Sequence[Column], of: Mapping[str, int]) -> str:
     if n := of.get(JobState.WAITING_APPROVAL, 0):
-        told = _("Held back: %(n)s. The rings that follow wait for a decision.") % {"n": n}
-    else:
-        told = ""
+        return _("Held back: %(n)s. The rings that follow wait for a decision.") % {"n": n}
     for column in columns:
         if column.state == "now":
-            return f"{column.title}. {told}".rstrip() if told else column.title
+            return _("%(ring)s is under way") % {"ring": column.title}
         if column.state == "watched":
             return _("%(ring)s is being watched") % {"ring": column.title}
-    return told or _("The next ring begins in a moment")
+    return _("The next ring begins in a moment")
 
 
 # ---------- the plan, before and after the approval ----------
