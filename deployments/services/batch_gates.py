@@ -14,6 +14,9 @@ class Gate:
 
     keeps_waves = False  # what is retried keeps its wave, and so goes before the waves that have not begun
 
+    def look(self, batch: Batch) -> None:
+        """Something of the batch may have moved."""
+
     def ready(self, batch: Batch, wave: int | None) -> bool:
         """Whether this wave may begin, or with None the batch may end; else it waits, or `batch` was stopped here."""
         return True

@@ -164,6 +164,7 @@ def advance(pk: int) -> Batch | None:
         if batch is None:
             return None
         before = (batch.state, batch.reason)
+        batch_gates.of(batch).look(batch)
         started: list[Attempt] = []
         if batch.state == BatchState.RUNNING:
             started = _go_on(batch)

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy
 
 from console.language import pick
 from console.models import Alert
-from deployments.models import BatchState, Campaign, CampaignPlan, CampaignServer, Job, JobState, Step
+from deployments.models import BatchState, Campaign, CampaignPlan, CampaignServer, CampaignState, Job, JobState, Step
 from deployments.services import campaign_plan, campaign_soak, waiting
 
 MOST_CARDS = 60  # of a ring
@@ -169,9 +169,13 @@ def counts(campaign: Campaign) -> dict[str, int]:
 
 def shown_state(campaign: Campaign) -> str:
     """The state of the whole: that of its batch once it has begun."""
-    if campaign.batch and campaign.state == "approved":
-        return campaign.batch.state
-    return campaign.state
+    return campaign.batch.state if campaign.batch and not waits(campaign) else campaign.state
+
+
+def waits(campaign: Campaign) -> bool:
+    """Whether somebody has to approve it: before it begins, or again before it goes on."""
+    open_ = campaign.batch is None or campaign.batch.state in (BatchState.PAUSED, BatchState.RUNNING)
+    return campaign.state == CampaignState.WAITING and open_
 
 
 def headline(campaign: Campaign, of: Mapping[str, int], columns: Sequence[Column]) -> dict[str, str]:

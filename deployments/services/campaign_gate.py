@@ -42,13 +42,15 @@ class CampaignGate(batch_gates.Gate):
 
     keeps_waves = True
 
+    def look(self, batch: Batch) -> None:
+        campaign = lock(batch)
+        if campaign is not None and campaign_soak.settle(campaign, campaign_soak.now_is()):
+            _tell_soon(batch)
+
     def ready(self, batch: Batch, wave: int | None) -> bool:
         campaign = lock(batch)
         if campaign is None:
             return True
-        now = campaign_soak.now_is()
-        if campaign_soak.settle(campaign, now):
-            _tell_soon(batch)
         if wave is None:
             return campaign_soak.may_end(campaign)
         if words := _stack_is_gone(campaign):
@@ -164,6 +166,7 @@ def _admitted(campaign: Campaign, wave: Sequence[Job], servers: Mapping[int, Ser
         elif held := _fill(campaign, job, server, row):
             _hold_back(job, row, held)
         else:
+            row.held = []
             goes.append(job)
         if row is not None and row.ring is not None:
             _begun(campaign, row, server)

@@ -76,7 +76,7 @@ def shown(campaign: Campaign, by: User, show: str = "", does: str = "") -> dict[
         "held_seen": campaign_held.held_digest(held) if held else "",
         "held_able": sum(row.plan is not None for row in held),
         "is_own": campaign.requester_id == by.pk,
-        "waits": campaign.state == "waiting_approval",
+        "waits": campaign_board.waits(campaign),
     }
     return context | (_board(campaign, show) if campaign.batch else {})
 

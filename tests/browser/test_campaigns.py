@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import problems
 from tests.deployments.campaign_bench import STACK, THERE, cpu_facts
 
-LOOKS = [(1440, "light", "en"), (1440, "dark", "zh-hans"), (360, "dark", "en"), (360, "light", "zh-hans")]
+LOOKS = [(1440, "dark", "zh-hans"), (360, "light", "en")]
 
 
 @pytest.fixture(autouse=True)
@@ -84,10 +84,8 @@ def test_a_note_being_typed_survives_what_others_do(pages, console):
     "path", ["/campaigns/", f"/campaigns/new?stack={STACK}&find=label:of", "{waits}", "{begun}", "{begun}stop"]
 )
 def test_the_pages_are_sound_at_every_width(pages, console, path, width, theme, language):
-    where = {"waits": "", "begun": ""}
-    if path != "/campaigns/new":
-        where["waits"] = f"/campaigns/{console.campaign(find='label:of=campaigns')}/"
-        where["begun"] = f"/campaigns/{console.campaign(find='label:of=campaigns', approved_by='ada')}/"
+    made = {"waits": console.campaign(find="label:of"), "begun": console.campaign(find="label:of", approved_by="ada")}
+    where = {name: f"/campaigns/{number}/" for name, number in made.items()}
     page = pages.open(path.format(**where), width=width, theme=theme, language=language, user="ada")
     page.wait_for_selector("h1", state="attached")
     assert problems(page) == []

@@ -39,9 +39,9 @@ def make_servers(count, prefix="kp-", racks=4, **fields):
     )
 
 
-def ask_for(by, asked=None, stack=STACK, params=None, **order):
+def ask_for(who, asked=None, stack=STACK, params=None, **order):
     kept = {"size": 2, "at_once": 10, "soak_min": 0, **order}
-    return campaigns.ask(stack, params or {}, asked or selection.Asked(), Order(**kept), by=by, why="test")
+    return campaigns.ask(stack, params or {}, asked or selection.Asked(), Order(**kept), by=who, why="test")
 
 
 def state(campaign):

@@ -1,8 +1,10 @@
 """Campaigns: the plan of a fleet, approval by a second person, rings with time between, and what is held back."""
 
+import threading
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.utils import timezone, translation
 
 from console import alerts
@@ -199,6 +201,30 @@ def test_it_is_rejected_with_a_note_withdrawn_or_expires(ask, operator, second):
     for one in (first, other, late):
         with pytest.raises(Conflict):
             campaigns.approve(fresh(one), by=second, seen=one.digest)
+
+
+def test_two_that_approve_in_the_same_moment_begin_it_once(ask, second):
+    make_servers(3)
+    third = User.objects.create_user("zhao", role="operator")
+    campaign, gate, told_ = ask(), threading.Barrier(2), []
+
+    def approve(by):
+        gate.wait(10)
+        try:
+            campaigns.approve(campaigns.find(campaign.pk), by=by, seen=campaign.digest)
+            told_.append("approved")
+        except ConsoleError as error:
+            told_.append(error.code)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=approve, args=(by,)) for by in (second, third)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join(60)
+    assert sorted(told_) == ["approved", "wrong_state"]
+    assert Batch.objects.count() == 1 and Job.objects.count() == 3
 
 
 # ---------- rings ----------
@@ -409,6 +435,9 @@ def test_pause_and_stop_hold_for_what_is_held_back_too(begun, clock, operator):
     assert len(under_way(campaign)) == 2 and len(campaign_held.held(campaign)) == 1
     batches.stop(campaign.batch, by=operator)
     assert not Job.objects.filter(batch=campaign.batch_id, state=JobState.WAITING_APPROVAL).exists()
+    with pytest.raises(Conflict) as refused:
+        jobs.retry_job(Job.objects.get(server=made[1]), by=operator)
+    assert refused.value.code == "never_planned"
 
 
 def test_a_single_install_job_passes_the_gate_of_campaigns_untouched(operator):
