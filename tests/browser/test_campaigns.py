@@ -1,6 +1,7 @@
 """Campaigns in a real browser: asked for by one, approved by another, and the board that follows by itself."""
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import expect
@@ -90,6 +91,14 @@ def test_the_pages_are_sound_at_every_width(pages, console, path, width, theme, 
     page.wait_for_selector("h1", state="attached")
     assert problems(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_fleets_filter_leads_to_the_form(pages, console):
+    page = pages.open("/?find=c-1")
+    expect(page.locator("[data-campaign]")).to_have_attribute("href", re.compile("names=c-1"))
+    page.click("[data-campaign]")
+    page.select_option("#stack", STACK)
+    expect(page.get_by_text("It will run on 1 server", exact=True)).to_be_visible()
 
 
 def test_empty_lists_say_what_they_are_for(pages, console):

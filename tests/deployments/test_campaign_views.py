@@ -10,7 +10,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone, translation
 
+from console.errors import NotFound
 from console.models import ApiToken, User
+from deployments import topics
 from deployments.models import Batch, Campaign, Job, Server
 from deployments.services import batches, campaigns, selection, stacks
 from deployments.services.campaign_rings import Order
@@ -245,6 +247,16 @@ def test_rest_rejects_withdraws_and_decides_about_those_held_back(rest, operator
     assert rest(operator, "post", f"{path}/held/approve", {"seen": held["held_digest"]})[0] == 403
     assert rest(second, "post", f"{path}/held/approve", {"seen": held["held_digest"]})[0] == 202
     assert rest(operator, "post", f"{path}/held/leave-out")[1]["error"]["code"] == "nothing_left"
+
+
+def test_the_topic_of_a_campaign_is_there_for_who_may_look(operator, viewer):
+    make_servers(2)
+    number = ask_for(operator).pk
+    topic = next(one for one in topics.TOPICS if re.fullmatch(one.pattern, f"campaign:{number}"))
+    found = re.fullmatch(topic.pattern, f"campaign:{number}")
+    assert topic.may(viewer, found) and topic.present(found).messages == ()
+    with pytest.raises(NotFound):
+        topic.present(re.fullmatch(topic.pattern, "campaign:4040"))
 
 
 # ---------- many servers ----------

@@ -1,5 +1,6 @@
-"""A campaign from REST to two joined agents that really install the CPU stack, over a restart of the console. The wheels
-are tiny, the rest is real.
+"""A campaign from REST to two joined agents that really install the CPU stack, over a restart of the console.
+
+The wheels are tiny, the rest is real.
 """
 
 import pytest
