@@ -33,7 +33,7 @@ PLACES = [
         "monitoring:server-list",
         gettext_noop("Servers"),
         "server",
-        ("monitoring:server", "deployments:join", "deployments:server", "deployments:key"),
+        ("monitoring:server", "deployments:join", "deployments:server", "deployments:key", "deployments:change"),
     ),
     ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job", "deployments:batch")),
     ("deployments:campaign-list", gettext_noop("Campaigns"), "report", ("deployments:campaign",)),

@@ -32,6 +32,11 @@ class Doubt:
     of: int
     ids: tuple[int, ...] = ()
 
+    @property
+    def fallen(self) -> int:
+        """How many the banner names: just after a restart none counts as silent again yet, though the doubt stands."""
+        return self.silent or len(self.ids)
+
 
 def read() -> list[Doubt]:
     """What is doubted now; nothing where Redis does not answer."""

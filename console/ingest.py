@@ -243,6 +243,7 @@ class Ingest:
                 continue
             self.telemetry.beat(pk, at)
             said = incoming.beat(message["data"])
+            self.telemetry.clock(pk, said.get("t"), at)
             self.active[pk] = incoming.active(said)
             self.telemetry.speaks(pk, readings.agent(said))
             self.workers[pk] = json.dumps([round(at, 3), said.get("worker") is True])

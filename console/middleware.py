@@ -65,6 +65,27 @@ class Compress:
         return response
 
 
+class HeadAsGet:
+    """HEAD asks for what GET answers, without the body: balancers and curl -I ask so. The web server drops the body.
+
+    Not for servers that join: what they fetch is noted as a step, and nobody has it after a HEAD.
+    """
+
+    def __init__(self, get_response: Handler) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.method != "HEAD" or request.path.startswith("/join/"):
+            return self.get_response(request)
+        request.method = "GET"
+        response = self.get_response(request)
+        request.method = "HEAD"
+        if response.streaming:  # a long log is not read for nobody
+            response.close()
+            return HttpResponse(status=response.status_code, headers=dict(response.headers))
+        return response
+
+
 def wants_json(request: HttpRequest) -> bool:
     return request.path.startswith(("/api/", "/metrics")) or request.headers.get("Accept", "").startswith(
         "application/json"

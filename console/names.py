@@ -31,6 +31,11 @@ def is_address(host: str) -> bool:
     return True
 
 
+def is_number(host: str) -> bool:
+    """Whether programs take it for an address though it is not written as one: 127.1, 0x7f.1, 2130706433."""
+    return re.fullmatch(r"(?:0x[0-9a-f]*|[0-9]+)(?:\.(?:0x[0-9a-f]*|[0-9]+))*\.?", host, re.IGNORECASE) is not None
+
+
 def of_this_machine() -> list[str]:
     """Its names and then its addresses, loopback's own included; the same machine always gives the same list."""
     names = [name for name in (socket.gethostname(), _full_name()) if is_name(name)]
@@ -50,7 +55,10 @@ def is_name(text: str) -> bool:
     """Whether it is a name that a certificate may hold."""
     label = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
     return (
-        len(text) <= 253 and not is_address(text) and re.fullmatch(rf"(?:\*\.)?{label}(?:\.{label})*", text) is not None
+        len(text) <= 253
+        and not is_address(text)
+        and not is_number(text)
+        and re.fullmatch(rf"(?:\*\.)?{label}(?:\.{label})*", text) is not None
     )
 
 

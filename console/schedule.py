@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from console import alerts, own_alerts
 from console.models import ApiToken, KeptAnswer
-from deployments.services import enrol, join_many, refusals
+from deployments.services import clocks, enrol, join_many, refusals, trust
 from monitoring.models import Minute
 
 HISTORY_DAYS = 7
@@ -68,6 +68,16 @@ def settle_refusals() -> int:
     return refusals.settle()
 
 
+def tell_whom_to_trust() -> int:
+    """Servers that do not trust a new authority yet are told again, where no order is under way."""
+    return trust.tell(trust.behind())
+
+
+def judge_clocks() -> None:
+    """Servers whose clock is wrong are alerted, and no longer when it is right again."""
+    clocks.look()
+
+
 JOBS: list[tuple[str, Callable[[], object]]] = [
     ("17 * * * *", end_old_sessions),
     ("27 3 * * *", forget_failed_logins),
@@ -76,6 +86,8 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("47 * * * *", prune_answers),
     ("57 * * * *", forget_gone_servers),
     ("13 * * * *", own_alerts.look),
+    ("*/5 * * * *", judge_clocks),
+    ("23 * * * *", tell_whom_to_trust),
     ("7,37 * * * *", settle_refusals),
     ("47 3 * * *", prune_alerts),
     ("52 3 * * *", prune_join_lists),

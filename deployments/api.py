@@ -15,6 +15,7 @@ from deployments.agent_api import router as agent_router
 from deployments.asked import Strict, find_server, user_of
 from deployments.batch_api import router as batch_router
 from deployments.campaign_api import router as campaign_router
+from deployments.guard_api import router as guard_router
 from deployments.inventory_api import router as inventory_router
 from deployments.models import Attempt, Job, JobState
 from deployments.services import jobs, logs, stacks, waiting, wheel_bundles
@@ -24,6 +25,7 @@ router.add_router("", batch_router)
 router.add_router("", campaign_router)
 router.add_router("", inventory_router)
 router.add_router("", agent_router)
+router.add_router("", guard_router)
 
 
 class NewJob(Strict):

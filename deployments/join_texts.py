@@ -1,8 +1,9 @@
 """What the pages of joining say: the steps, and what to do where one stops."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from deployments.looks import Look
@@ -117,7 +118,23 @@ TROUBLE = {
         _("See log/link.log and log/keep.log below /opt/ascend-console on the server (with systemd: journalctl)."),
     ),
 }
+# What curl says on a server that cannot fetch the script, and so cannot tell us: (its words, what they mean).
+SAID = (
+    ("Could not resolve host", "name"),
+    ("Failed to connect · Connection refused · timed out", "port"),
+    ("public key does not match · SSL", "tls"),
+)
+QUIET = timedelta(seconds=20)
 UNKNOWN = Trouble(_("The script stopped."), _("Its last words on the terminal say why."))
+
+
+def unheard(enrolment: Enrolment) -> list[tuple[str, Trouble]]:
+    """Where the command was copied and no host has called since: what its terminal may say, and what that means."""
+    copied = enrolment.steps.get("copied")
+    waits = copied and "called" not in enrolment.steps and enrolment.used_at is None and not enrolment.is_expired
+    if not waits or timezone.now() - datetime.fromisoformat(copied) < QUIET:
+        return []
+    return [(words, TROUBLE[code]) for words, code in SAID]
 
 
 def problems(enrolment: Enrolment) -> list[dict[str, Any]]:

@@ -4,12 +4,13 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 
 from django.db import OperationalError, transaction
 from django.urls import reverse
 
-from console import alerts, live, streams
+from console import alerts, live, streams, untrusted
 from deployments.models import Npu, Server, ServerChange
 from deployments.row_locks import hold_servers
 from monitoring import history
@@ -73,8 +74,6 @@ class Telemetry:
                 self._facts[server_id] = (readings.clean_facts(message), received)
             return []
         sample = readings.clean_sample(message)
-        if sample["t"] is not None:
-            self._offsets[server_id] = round(sample["t"] - received, 3)
         before = self.nows.get(server_id)
         if sample["error"] and not sample["npus"] and before:
             # Promise 8: a device that nobody can read now stays visible, as unreadable.
@@ -99,6 +98,13 @@ class Telemetry:
             if now is not None and not now["npus"] and now["seen"] is None:
                 now["seen"] = received
                 self.changed.add(server_id)
+
+    def clock(self, server_id: int, said: Any, received: float) -> None:
+        """Take the time in a beat, which is never kept back at the agent as a sample is. What made it late on its way
+        to us makes the server seem behind: the latest one of a flush is the nearest to the truth."""
+        sent = untrusted.number(said)
+        if sent is not None and server_id in self.servers:
+            self._offsets[server_id] = max(self._offsets.get(server_id, -inf), round(sent - received, 3))
 
     def speaks(self, server_id: int, agent: readings.Agent | None) -> None:
         """Take what a beat says of its agent; written where it is not what the row says."""

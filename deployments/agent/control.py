@@ -69,6 +69,18 @@ def say_goodbye(found: install.Install) -> bool:
         return False
 
 
+def _is_aside(after_s: float) -> bool:
+    """False at once here; True in a moment in a session of its own, which nothing of the agent or of sudo holds.
+
+    While sudo waits for us, the account that called it counts as in use and cannot be deleted.
+    """
+    if os.fork():
+        return False
+    os.setsid()
+    time.sleep(after_s)
+    return True
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="ascend-console")
     parser.add_argument("--prefix", type=Path, required=True, help=argparse.SUPPRESS)
@@ -77,7 +89,7 @@ def main(argv: list[str] | None = None) -> int:
         verbs.add_parser(verb)
     leaving = verbs.add_parser("leave")
     leaving.add_argument("--now", action="store_true", help="end jobs that run, too")
-    leaving.add_argument("--after", type=float, default=0.0, help=argparse.SUPPRESS)  # seconds
+    leaving.add_argument("--after", type=float, default=0.0, help=argparse.SUPPRESS)  # seconds, in the background
     options = parser.parse_args(argv)
     try:
         found = install.read(options.prefix)
@@ -91,8 +103,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     try:
         if options.verb == "leave":
-            time.sleep(options.after)
-            return leave(found, now=options.now)
+            return leave(found, now=options.now) if not options.after or _is_aside(options.after) else 0
         install.stop(found) if options.verb == "stop" else install.start(found)
     except (OSError, KeyError, subprocess.SubprocessError) as error:
         say(f"没有成功：{error}", f"This did not work: {error}")

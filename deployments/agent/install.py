@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from deployments import locks
-from deployments.agent import adopt, processes, reboots, root_install, spool, warily
+from deployments.agent import adopt, as_root, processes, reboots, root_install, spool, warily
 from deployments.agent.config import Config
 
 UNIT = Path("/etc/systemd/system/ascend-console-agent.service")
@@ -277,16 +277,23 @@ def at(config: Config) -> Install | None:
 
 
 def removable(config: Config) -> Path | None:
-    """The folder of this agent where it may remove itself: it was installed by its own account, without root."""
+    """The folder of this agent where it can remove itself: what its own account has installed, or root with a helper
+    that does it."""
     found = at(config)
-    own = found is not None and found.user is None and not found.systemd and os.access(found.prefix / "etc", os.W_OK)
-    return found.prefix if found is not None and own else None
+    if found is None:
+        return None
+    own = found.user is None and not found.systemd and os.access(found.prefix / "etc", os.W_OK)
+    # The program stands there only beside a helper that has the action, of whatever version.
+    by_helper = (found.prefix / "bin" / "leave").exists() and as_root.state(config) in ("helper", "old")
+    return found.prefix if own or by_helper else None
 
 
 def start_leaving(prefix: Path) -> None:
     """Run `ascend-console leave` in a session of its own, in a second: the worker's answer goes out first."""
+    command = [str(prefix / "bin" / "ascend-console"), "leave", "--after", "1"]
+    if not os.access(prefix / "etc", os.W_OK):
+        command = ["sudo", "-n", str(prefix / "bin" / "root-helper"), "leave"]
     subprocess.Popen(
-        [str(prefix / "bin" / "ascend-console"), "leave", "--after", "1"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
         start_new_session=True,
     )  # fmt: skip

@@ -262,6 +262,8 @@ def join(console: Console, prefix: Path, code: Path, server_id: int, wish: str) 
     replaced = bundles.base_name(place)
     place.save()
     make_environment(place, code)
+    if place.root_helper:
+        root_install.put_leave(prefix)
     check_account(place)
     get_config(console, place)
     # An agent of before began with what stood in its config then.

@@ -39,6 +39,7 @@ from deployments.agent import (
 )
 from deployments.agent.config import Config, Current, begin, spoken
 from deployments.agent.shipper import Shipper
+from deployments.steps import Text
 
 log = logging.getLogger("link")
 
@@ -211,7 +212,9 @@ def reaches(url: str, ca: str = "") -> None:
         with redis.Redis.from_url(url, socket_timeout=5.0, socket_connect_timeout=5.0, retry=None, **options) as trial:
             trial.ping()
     except (redis.RedisError, OSError, ValueError) as error:
-        raise orders.CannotObey(f"Redis does not take the new password ({error})") from error
+        raise orders.CannotObey(
+            f"Redis 不接受新密码（{error}）", f"Redis does not take the new password ({error})"
+        ) from error
 
 
 def listeners(config: Config, address: str) -> int:
@@ -233,12 +236,16 @@ def listeners(config: Config, address: str) -> int:
         except redis.AuthenticationError as error:
             if not left:
                 raise orders.CannotObey(
-                    f"{address} does not take this server's password; nothing was changed"
+                    f"{address} 不接受这台服务器的密码，未作改动",
+                    f"{address} does not take this server's password; nothing was changed",
                 ) from error
         except (redis.RedisError, OSError, ValueError) as error:
             why = tls_words.explain(error)
-            words = why[1].en if why else error
-            raise orders.CannotObey(f"{address} cannot be reached ({words}); nothing was changed") from error
+            words = why[1] if why else Text(str(error), str(error))
+            raise orders.CannotObey(
+                f"连不到 {address}（{words.zh}），未作改动",
+                f"{address} cannot be reached ({words.en}); nothing was changed",
+            ) from error
     raise AssertionError("every pair was tried")
 
 
@@ -251,7 +258,7 @@ def main(argv: list[str] | None = None) -> int:
     while True:
         own = current()
         connection = connect(own)
-        link = Link(own, connection, handlers={**handlers, **trust.Trust(own, connection).handlers})
+        link = Link(own, connection, handlers={**handlers, **trust.Trust(own, connection, listeners).handlers})
         _run(link, follower)
         link.close()
 

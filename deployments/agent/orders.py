@@ -24,18 +24,23 @@ A_LOOK = 8  # entries
 MOST_TOLD = 8  # answers in one beat
 MOST_KEPT = 200
 MAX_ENTRY = dispatch.MAX_BODY + 1024
+MOST_WORDS = 300
 NONCE = re.compile(r"[0-9a-f]{16,64}")
 
 Handler = Callable[[dict[str, Any]], str]  # takes `args`, returns what to say about it; raises CannotObey
 
 
 class CannotObey(Exception):
-    """An order that is sound and cannot be carried out here; the words go to the console."""
+    """An order that is sound and cannot be carried out here; both sentences go to the console."""
+
+    def __init__(self, zh: str, en: str) -> None:
+        super().__init__(en)
+        self.words = f"{en[:190]}\n{zh[: MOST_WORDS - 191]}"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """`state` is done or failed; `words` say why it failed."""
+    """`state` is done or failed; `words` say why it failed: in English, and in a second line in Chinese."""
 
     nonce: str
     state: str
@@ -99,17 +104,18 @@ class Orders:
 
     def _obey(self, data: dict[str, Any]) -> Answer:
         handler = self.handlers.get(data["do"])
-        state, words = "failed", f"this agent knows no order {data['do'][:40]}"
+        name = data["do"][:40]
+        state, words = "failed", f"this agent knows no order {name}\n这台服务器的代理不认识指令 {name}"
         if handler is not None:
             try:
                 state, words = "done", handler(data["args"])
             except CannotObey as error:
-                words = str(error)
+                words = error.words
             except Exception as error:
                 log.exception("order %s failed", data["do"])
                 words = f"{type(error).__name__}: {error}"
-        log.info("order %s: %s %s", data["do"], state, words)
-        return Answer(data["nonce"], state, words[:300], float(data["not_after"]))
+        log.info("order %s: %s %s", data["do"], state, words.partition("\n")[0])
+        return Answer(data["nonce"], state, words[:MOST_WORDS], float(data["not_after"]))
 
     def _note(self, answer: Answer, now: float) -> None:
         """On disk before the entry goes; answers whose orders are void by now are of no use any more."""

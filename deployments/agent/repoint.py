@@ -43,16 +43,21 @@ class Repoint:
     def repoint(self, args: dict[str, Any]) -> str:
         wished, web, pin = args.get("redis"), args.get("console") or "", args.get("pin") or ""
         if not isinstance(wished, list) or not 0 < len(wished) <= MOST:
-            raise CannotObey("the order holds no addresses")
+            raise CannotObey("指令中没有地址", "the order holds no addresses")
         for address in wished:
             if why := addresses.problem(address):
-                raise CannotObey(f"{str(address)[:80]} is no address: {why.en}")
+                raise CannotObey(
+                    f"{str(address)[:80]} 不是地址：{why.zh}", f"{str(address)[:80]} is no address: {why.en}"
+                )
         if (web and not WEB.fullmatch(str(web))) or (pin and not PIN.fullmatch(str(pin))):
-            raise CannotObey("the order holds no address of the console's pages")
+            raise CannotObey("指令中的控制台页面地址不对", "the order holds no address of the console's pages")
         config = self.current()
         trusted = _with_authorities(config, args.get("ca") or "")
         if not self.probe(dataclasses.replace(config, redis_ca=trusted), wished[0]):
-            raise CannotObey(f"{wished[0]} takes this server, but no console listens there; nothing was changed")
+            raise CannotObey(
+                f"{wished[0]} 接受这台服务器，但那里没有控制台，未作改动",
+                f"{wished[0]} takes this server, but no console listens there; nothing was changed",
+            )
         old = tuple(address for address in config.addresses if address not in wished)
         kept = Kept(config.origin, tuple(dict.fromkeys(wished)), old, str(web), str(pin))
         if trusted != config.redis_ca:
@@ -66,10 +71,10 @@ def _with_authorities(config: Config, pem: Any) -> str:
     if not pem or pem in config.redis_ca:
         return config.redis_ca
     if not isinstance(pem, str) or not authorities.is_authority(pem):
-        raise CannotObey("the order holds no certificate of an authority")
+        raise CannotObey("指令中没有签发机构的证书", "the order holds no certificate of an authority")
     both = f"{config.redis_ca.rstrip()}\n{pem.strip()}\n".lstrip()
     if len(both) > authorities.MAX_PEM:
-        raise CannotObey("the order holds too many authorities")
+        raise CannotObey("指令中的签发机构过多", "the order holds too many authorities")
     return both
 
 

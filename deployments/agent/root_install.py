@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 from deployments.agent import as_root
@@ -17,6 +18,8 @@ from deployments.steps import Text
 
 SUDOERS = Path("/etc/sudoers.d/ascend-console")
 SYSTEM_PYTHONS = ("/usr/bin/python3", "/usr/libexec/platform-python")
+RUN_BY_LEAVE = ("bin", "code", "current", "venv")  # and it reads etc/install.json and run/keeper, root's as well
+OTHERS = ("site-packages", "dist-packages")  # of the Python itself: its virtual environments take nothing there
 ASK_S = 10.0
 
 
@@ -75,6 +78,18 @@ def _allow(account: str, helper: str) -> None:
         aside.unlink(missing_ok=True)
 
 
+def put_leave(prefix: Path) -> None:
+    """The program of the action `leave`; none where somebody else can change what it runs as root: the agent's Python
+    with all its modules, and the agent's code."""
+    program = prefix / "bin" / "leave"
+    program.unlink(missing_ok=True)
+    library = Path(sysconfig.get_paths()["stdlib"])
+    python = owned_by_root(Path(sys.executable)) and all_of_roots(library, OTHERS)
+    if python and all(all_of_roots(prefix / name) for name in RUN_BY_LEAVE):
+        # In a second: the agent's answer goes out before.
+        _write(program, f'#!/bin/sh\ncd /\nexec "{prefix}/bin/ascend-console" leave --after 1\n', 0o755)
+
+
 def take_away(prefix: Path) -> None:
     """Remove both; a sudoers file that names another installation's helper stays."""
     helper = prefix / "bin" / "root-helper"
@@ -84,6 +99,7 @@ def take_away(prefix: Path) -> None:
     except OSError:
         pass  # there is none
     helper.unlink(missing_ok=True)
+    helper.with_name("leave").unlink(missing_ok=True)
 
 
 def _write(path: Path, content: str, mode: int) -> None:
@@ -100,6 +116,17 @@ def owned_by_root(path: Path) -> bool:
     """Whether root alone can change what stands there: the file and every folder on the way, links followed."""
     whole, real = path.absolute(), path.resolve()
     return all(map(_is_roots, dict.fromkeys([whole, *whole.parents, real, *real.parents])))
+
+
+def all_of_roots(folder: Path, but: tuple[str, ...] = ()) -> bool:
+    """Whether that holds for all below a folder, too, but for folders of these names."""
+    return owned_by_root(folder) and all(map(_is_roots, _below(folder, but)))
+
+
+def _below(folder: Path, but: tuple[str, ...]) -> Iterator[Path]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in but]
+        yield from (Path(place, name) for name in (*folders, *files))
 
 
 def _is_roots(path: Path) -> bool:

@@ -33,9 +33,9 @@ class Rotation:
     def rotate(self, args: dict[str, Any]) -> str:
         key, password = args.get("key"), args.get("password")
         if not (isinstance(key, str) and KEY.fullmatch(key) and isinstance(password, str)):
-            raise CannotObey("the order holds no keys")
+            raise CannotObey("指令中没有密钥", "the order holds no keys")
         if not PASSWORD.fullmatch(password):
-            raise CannotObey("the order holds no password")
+            raise CannotObey("指令中没有密码", "the order holds no password")
         config = self.current()
         now, wished = Pair(config.key, credentials.password_of(config.redis_url)), Pair(key, password)
         if now == wished:  # it was cut off after it was obeyed
@@ -44,7 +44,9 @@ class Rotation:
         # Where an order before this one came to nothing, the console still goes by the pair before that.
         known = [pair for pair in (now, config.before) if pair and credentials.mark(pair) == args.get("from")]
         if not known:
-            raise CannotObey("the order goes out from keys that this server does not have")
+            raise CannotObey(
+                "指令所依据的密钥不是这台服务器的密钥", "the order goes out from keys that this server does not have"
+            )
         credentials.write(config.state_dir, Kept(config.origin, wished, known[0]))
         return ""
 
@@ -52,7 +54,7 @@ class Rotation:
         config = self.current()
         now = Pair(config.key, credentials.password_of(config.redis_url))
         if args.get("mark") != credentials.mark(now):
-            raise CannotObey("this server goes by other keys")
+            raise CannotObey("这台服务器用的是别的密钥", "this server goes by other keys")
         if config.before is not None:
             credentials.write(config.state_dir, Kept(config.origin, now))
         return ""

@@ -171,7 +171,7 @@ def put_back_started(connection: Any, prefix: str) -> int:
 class AdoptThread(threading.Thread):
     """Adopts attempts at start, every 2 s, and when a dispatch has claimed one; needs no Redis.
 
-    Where the link goes by another address of Redis, `has_moved`, the process is ended, to be started anew there.
+    Where Redis is reached otherwise by now, `has_moved`, the process is ended, to be started anew.
     """
 
     def __init__(self, adopter: Adopter, has_moved: Callable[[], bool] = lambda: False) -> None:
@@ -187,11 +187,21 @@ class AdoptThread(threading.Thread):
             except Exception:
                 log.exception("looking after attempts failed")
             if self.has_moved():
-                log.warning("Redis is at another address now: starting anew")
+                log.warning("Redis has another address or another authority now: starting anew")
                 os.kill(os.getpid(), signal.SIGTERM)
                 self.has_moved = lambda: False
             self.woken.wait(ADOPT_S)
             self.woken.clear()
+
+
+def has_moved(config: Config) -> Callable[[], bool]:
+    """Tells whether the link goes by another address than `config`, or trusts another authority."""
+    current = Current(config)
+
+    def way(found: Config) -> tuple[str, dict[str, str]]:
+        return credentials.without(found.redis_url), found.redis_options
+
+    return lambda: way(current()) != way(config)
 
 
 def connect(config: Config) -> "redis.Redis":
@@ -268,8 +278,7 @@ def main(argv: list[str] | None = None, runner: Sequence[str] = RUNNER) -> int:
         log.info("another worker serves this server")
         return 0 if options.burst else 1
     os.environ["RQ_KEY_PREFIX"] = keys.rq_prefix(config.prefix)
-    current, here = Current(config), credentials.without(config.redis_url)
-    adopting = AdoptThread(Adopter(config, runner), lambda: credentials.without(current().redis_url) != here)
+    adopting = AdoptThread(Adopter(config, runner), has_moved(config))
     global _dispatcher
     _dispatcher = Dispatcher(config, time.time, adopting.woken.set)
     if options.burst:

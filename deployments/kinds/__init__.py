@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import pkgutil
+from collections.abc import Sequence
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -31,6 +32,15 @@ def load(name: str) -> ModuleType:
     if not hasattr(module, "TITLE"):
         raise KeyError(name)
     return module
+
+
+def title(name: str) -> Sequence[str]:
+    """(zh, en) of a kind; one that is gone keeps its name."""
+    try:
+        found: Sequence[str] = load(name).TITLE
+    except KeyError:
+        return name, name
+    return found
 
 
 def that_need_root() -> list[str]:

@@ -22,7 +22,7 @@ class Campaign(models.Model):
     """What was asked for, and who has approved it. Once approved it is its batch's state that counts.
 
     `params` are those of the job kind `install`. `order` is what services/campaign_plan.Order holds; `titles` are the
-    rings' names, [zh, en] each. `digest` names the plans of all its servers in their rings: what is approved.
+    rings' names, {ring: [zh, en]}. `digest` names the plans of all its servers in their rings: what is approved.
     `progress` is {ring: {"passed": ISO time, "forgiven": [server ids]}}.
     """
 
@@ -30,7 +30,7 @@ class Campaign(models.Model):
     params = models.JSONField(default=dict)
     selection = models.JSONField(default=dict)
     order = models.JSONField(default=dict)
-    titles = models.JSONField(default=list)
+    titles = models.JSONField(default=dict)
     progress = models.JSONField(default=dict)
     digest = models.CharField(max_length=64)
     planned_at = models.DateTimeField(default=timezone.now)
@@ -81,8 +81,8 @@ class CampaignServer(models.Model):
 
     `before` and `after` are versions as services/campaign_plan.versions reads them, {} where not looked at yet.
     `begun_at` and `settled_at` are its job's by our clock: what a job says itself is by its server's.
-    `held` is [zh, en] while it is held back at its turn, as its plan was no longer the approved one; then `plan` is
-    the new one, or None where there is no way any more.
+    `approved` is the digest of the plan that somebody approved for it. `held` is [zh, en] while it is held back at its
+    turn, as its plan was no longer that one; then `plan` is the new one, or None where there is no way any more.
     """
 
     campaign = models.ForeignKey(Campaign, on_delete=models.CASCADE, related_name="members")
@@ -90,6 +90,7 @@ class CampaignServer(models.Model):
     ring = models.PositiveSmallIntegerField(null=True, blank=True)
     wave = models.PositiveIntegerField(null=True, blank=True)
     plan = models.ForeignKey(CampaignPlan, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    approved = models.CharField(max_length=64, blank=True, default="")
     because = models.JSONField(default=list, blank=True)
     before = models.JSONField(default=dict, blank=True)
     after = models.JSONField(default=dict, blank=True)

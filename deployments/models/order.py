@@ -7,6 +7,7 @@ from django.db import models
 from django.utils import timezone
 
 from deployments.models.fleet import Server
+from deployments.steps import Text
 
 
 def new_nonce() -> str:
@@ -39,6 +40,12 @@ class Order(models.Model):
     class Meta:
         ordering = ["-id"]
         indexes = [models.Index(fields=["state", "server"], name="order_by_state")]
+
+    @property
+    def answer(self) -> Text:
+        """Why it was not carried out; an agent of before says it in English only. Both are '' where it does not say."""
+        en, _, zh = self.words.partition("\n")
+        return Text(zh or en, en)
 
     def __str__(self) -> str:
         return f"order {self.do} to {self.server_id}"

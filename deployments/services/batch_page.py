@@ -64,7 +64,9 @@ def whole(given: QueryDict, name: str, default: int) -> int:
         return default
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise Invalid(
-            _("“%(text)s” is not a whole number.") % {"text": text[:40]}, _("Mend it and look again."), code="bad_plan"
+            _("“%(text)s” is not a whole number from 0 up.") % {"text": text[:40]},
+            _("Mend it and look again."),
+            code="bad_plan",
         )
     return int(text)
 

@@ -205,7 +205,7 @@ def _fill(campaign: Campaign, job: Job, server: Server, row: CampaignServer) -> 
     before = (job.params, job.locks)
     if because := campaign_plan.in_both(refuse):
         row.plan = None
-    elif row.plan is not None and installs.digest_of(made["plan"]) == row.plan.digest:
+    elif installs.digest_of(made["plan"]) == row.approved:
         return None
     else:
         because, row.plan = changed(campaign, server, row.plan)

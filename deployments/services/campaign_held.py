@@ -61,7 +61,9 @@ def approve_held(campaign: Campaign, *, by: User, seen: str) -> int:
 
 
 def _free(campaign: Campaign, rows: Sequence[CampaignServer]) -> None:
-    campaign.members.filter(pk__in=[row.pk for row in rows]).update(held=[])
+    for row in rows:
+        row.held, row.approved = [], row.plan.digest if row.plan else ""
+    CampaignServer.objects.bulk_update(rows, ["held", "approved"], batch_size=200)
     ids = [row.job_id for row in rows if row.job_id]
     Job.objects.filter(pk__in=ids, state=JobState.WAITING_APPROVAL).update(state=JobState.DRAFT, reason=None)
 

@@ -95,13 +95,17 @@ def _alerted(good: Sequence[CampaignServer]) -> Judged | None:
     began = min(row.begun_at for row in good if row.begun_at)
     subjects = {f"server:{row.server_id}": row for row in good}
     found = Alert.objects.filter(subject__in=list(subjects), started_at__gte=began).order_by("started_at")
+    told = []
     for alert in found:
         row = subjects[alert.subject]
         if alert.ended_at is None or (row.settled_at and alert.started_at >= row.settled_at):
-            name = row.server.name
-            words = Text(f"{name} 有告警：{alert.what[0]}", f"{name} has an alert: {alert.what[1]}")
-            return Judged("trouble", words, (row.server_id,))
-    return None
+            told.append((row, alert))
+    if not told:
+        return None
+    (row, alert), more = told[0], len(told) - 1
+    name, rest = row.server.name, f" (+{more})" if more else ""
+    words = Text(f"{name} 有告警：{alert.what[0]}{rest}", f"{name} has an alert: {alert.what[1]}{rest}")
+    return Judged("trouble", words, tuple(row.server_id for row, _alert in told))
 
 
 def _matching(campaign: Campaign, good: Sequence[CampaignServer], now: datetime, over: bool) -> Judged | None:

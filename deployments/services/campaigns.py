@@ -253,7 +253,8 @@ def _begin(row: Campaign) -> Batch:
         spread=order.spread, requester=row.requester, ticket=row.ticket, created_at=now,
         selection={"asked": row.selection.get("asked", {}), "servers": row.selection.get("servers", [])},
     )  # fmt: skip
-    members = list(row.members.filter(ring__isnull=False).order_by("ring", "wave", "server__name"))
+    found = row.members.filter(ring__isnull=False).select_related("plan")
+    members = list(found.order_by("ring", "wave", "server__name"))
     until = now + timedelta(seconds=settings.JOB_VALID_S)
     made = Job.objects.bulk_create(
         [
@@ -264,8 +265,8 @@ def _begin(row: Campaign) -> Batch:
         batch_size=200,
     )  # fmt: skip
     for member, job in zip(members, made, strict=True):
-        member.job = job
-    CampaignServer.objects.bulk_update(members, ["job"], batch_size=200)
+        member.job, member.approved = job, member.plan.digest if member.plan else ""
+    CampaignServer.objects.bulk_update(members, ["job", "approved"], batch_size=200)
     audit.record(row.requester, "batch.started", batch, kind=KIND, servers=len(made), campaign=row.pk)
     return batch
 

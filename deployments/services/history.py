@@ -40,7 +40,7 @@ FIELDS = {
     "glibc": gettext_noop("glibc"),
     "cpu_model": gettext_noop("CPU"),
     "cpus": gettext_noop("CPU cores"),
-    "mem_total_mb": gettext_noop("Memory MB"),
+    "mem_total_mb": gettext_noop("Main memory MB"),
     "driver": gettext_noop("Driver"),
     "firmware": gettext_noop("Firmware"),
     "stack_current": gettext_noop("Stack in use"),

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from console import untrusted
 from console.errors import Invalid
-from console.names import is_address
+from console.names import is_address, is_number
 from deployments.models import Enrolment, Server
 from deployments.services import inventory, join
 
@@ -186,7 +186,7 @@ def _wrong(line: Line, cells: dict[str, str]) -> Iterator[str]:
 
 
 def _is_host(host: str) -> bool:
-    return is_address(host) or (bool(HOST_NAME.fullmatch(host)) and not re.fullmatch(r"[0-9.]+", host))
+    return is_address(host) or (bool(HOST_NAME.fullmatch(host)) and not is_number(host))
 
 
 def default_name(host: str) -> str:

@@ -9,7 +9,9 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from console import clock
 from console.language import pick
+from deployments import kinds
 from deployments.models import Job, JobState
 from deployments.services import waiting
 from deployments.steps import Text
@@ -103,7 +105,7 @@ def _waiting(job: Job, wait: waiting.Wait) -> Verdict:
         return Verdict(wait.words(), place, "warning", "state-warning")
     if wait.holder is None:
         return Verdict(_("Starts on %(server)s in a moment") % name, "", "", "state-queued")
-    holder = {"id": wait.holder.pk, "kind": wait.holder.kind}
+    holder = {"id": wait.holder.pk, "kind": pick(kinds.title(wait.holder.kind))}
     held = _("It holds %(lock)s.") % {"lock": wait.lock}
     return Verdict(_("Waits for job #%(id)s (%(kind)s)") % holder, f"{held} {place}", "", "state-queued")
 
@@ -113,9 +115,9 @@ def _rebooting(job: Job, reason: str, steps: Sequence[StepState]) -> Verdict:
     if not job.reboot:
         return Verdict(_("%(server)s restarts") % name, "", "info", "state-queued")
     since, until = (timezone.localtime(datetime.fromisoformat(job.reboot[key])) for key in ("since", "until"))
-    clock = "%H:%M:%S" if since.date() == until.date() else "%Y-%m-%d %H:%M:%S"
+    form = clock.SHORT if since.date() == until.date() else clock.LONG
     span = _("Since %(since)s, until %(until)s at the latest.") % {
-        "since": since.strftime(clock), "until": until.strftime(f"{clock} %z"),
+        "since": since.strftime(form), "until": clock.words(until, form),
     }  # fmt: skip
     if job.reboot["by_hand"]:
         title = _("Waits until somebody restarts %(server)s") % name

@@ -73,7 +73,7 @@ def queue_job(
         server = lock_server(server.pk)
         check_present(server)
         check_cordons(server, locks)
-        must_wait = _must_wait(server, kind, locks, wait)
+        must_wait = waiting.must_wait(server, kind, locks, wait)
         now = timezone.now()
         job = Job.objects.create(
             server=server, kind=kind, params=dict(params), locks=locks, requester=by, ticket=ticket,
@@ -151,7 +151,7 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
                 _("Start the agent on %(server)s, then try again.") % {"server": server.name},
                 code="server_offline",
             )
-        job.waiting = _must_wait(server, job.kind, job.locks, wait, apart_from=job)
+        job.waiting = waiting.must_wait(server, job.kind, job.locks, wait, apart_from=job)
         job.state, job.reason, job.mark, job.reboot = JobState.QUEUED, None, None, None
         job.started_at = job.ended_at = job.cancel_requested_at = None
         job.not_after = timezone.now() + timedelta(seconds=settings.JOB_VALID_S)
@@ -344,10 +344,12 @@ def check_root(server: Server, kind: str, module: ModuleType, read: Any) -> None
     """Raises Conflict where these parameters need root, and the server's agent has no way to it."""
     if server.has_root or not needs_root(module, read):
         return
+    joins = _("Join %(server)s again as root, without NO_ROOT_HELPER, or choose another server.")
+    own = _("%(server)s is the console's own machine, whose agent never gets one: do it there by hand.")
     raise Conflict(
         _("“%(kind)s” needs root, and the agent on %(server)s has no root helper.")
         % {"kind": pick(module.TITLE), "server": server.name},
-        _("Join %(server)s again as root, without NO_ROOT_HELPER, or choose another server.") % {"server": server.name},
+        (own if server.is_local else joins) % {"server": server.name},
         code="no_root",
     )
 
@@ -365,45 +367,6 @@ def check_ticket(ticket: str) -> None:
             _("Send its number alone."),
             code="too_long",
         )
-
-
-def _must_wait(server: Server, kind: str, locks: Sequence[str], wait: bool, *, apart_from: Job | None = None) -> bool:
-    """Whether a new job would have to wait; raises Conflict where it would and nobody wants it to."""
-    others = waiting.on_servers([server.pk]).get(server.pk, [])
-    others = [job for job in others if apart_from is None or job.pk != apart_from.pk]
-    found = waiting.look(server, kind, locks, others)
-    if found is None or wait:
-        return found is not None
-    name = {"server": server.name}
-    if found.why == "paused":
-        raise Conflict(
-            _("The queue of %(server)s is paused.") % name, _("Resume it, or let the job wait."), code="queue_paused"
-        )
-    if found.why == "maintenance":
-        raise Conflict(
-            _("%(server)s is in maintenance: only checks start on it.") % name,
-            _("End the maintenance, or let the job wait."),
-            code="maintenance",
-        )
-    if found.why == "draining":
-        raise Conflict(
-            _("%(server)s is being drained: no job starts on it.") % name,
-            _("End the drain, or let the job wait."),
-            code="draining",
-        )
-    if found.why == "quarantine":
-        raise Conflict(
-            _("%(server)s is in quarantine: two hosts use its identity.") % name,
-            _("Open the page of %(server)s, which says what to do, or let the job wait.") % name,
-            code="quarantine",
-        )
-    assert found.holder is not None
-    raise Conflict(
-        _("Job #%(id)s (%(kind)s) holds %(lock)s on %(server)s.")
-        % {"id": found.holder.pk, "kind": found.holder.kind, "lock": found.lock, **name},
-        _("Wait until it has ended, cancel it, or let the job wait."),
-        code="locked",
-    )
 
 
 def _new_attempt(job: Job) -> Attempt:

@@ -53,7 +53,7 @@ def make(
     name = name.strip().lower()
     if not NAME.fullmatch(name):
         raise Invalid(
-            _("“%(name)s” cannot be the name of a server.") % {"name": name[:63]},
+            _("“%(name)s” cannot be the name of a server.") % {"name": name[:63]} if name else _("No name was given."),
             _("Use up to 63 of a–z, 0–9, “-” and “_”, for example kp-01."),
             code="bad_name",
         )

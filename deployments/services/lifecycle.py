@@ -20,7 +20,7 @@ from deployments import queues
 from deployments.models import Enrolment, Job, JobState, Rotation, Server, ServerChange
 from deployments.models.fleet import new_key
 from deployments.row_locks import lock_server
-from deployments.services import clones, enrol, history, jobs, orders, servers, waiting
+from deployments.services import clocks, clones, enrol, history, jobs, orders, servers, waiting
 from deployments.steps import Text
 
 LEAVE_S = 45  # an agent that has not said goodbye by then is not waited for
@@ -162,7 +162,7 @@ def _write_gone(row: Server) -> None:
         ticket=began.ticket if began else "",
     )  # fmt: skip
     audit.record(by, "server.decommissioned", row)
-    for name in (clones.ALERT, "card-lost"):
+    for name in (clones.ALERT, clocks.ALERT, "card-lost"):
         alerts.resolve(name, f"server:{row.pk}")
 
 

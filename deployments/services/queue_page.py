@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import redis
@@ -16,6 +16,7 @@ from django.db.models import Count, F, Min, Q, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from console import streams
 from console.errors import brief
@@ -25,6 +26,8 @@ from deployments.services import waiting
 from deployments.services.waiting import Wait
 
 PAGE = 100
+# RQ's own words for what a worker does.
+WORKER_DOES = (gettext_noop("started"), gettext_noop("busy"), gettext_noop("idle"), gettext_noop("suspended"))
 JOBS_OF_ONE = 5
 FAILED_SHOWN = 10
 LATE_S = 15.0
@@ -94,7 +97,11 @@ class Page:
 
 def page(*, every: bool = False, word: str = "", number: int = 1) -> Page:
     """Servers where something is queued, runs or is held, longest wait first; `every` shows the others too."""
-    servers = list(Server.objects.defer("facts", "key", "redis_password").select_related("queue_paused_by"))
+    servers = list(
+        Server.objects.filter(decommissioned_at=None)
+        .defer("facts", "key", "redis_password")
+        .select_related("queue_paused_by")
+    )
     counts, beats, own = _counts(), _beats(), console_queue()
     lines = [Line(server, counts.get(server.pk, Counts()), beats.get(server.pk)) for server in servers]
     found = [line for line in lines if (every or line.is_notable) and word.lower() in line.server.name.lower()]
@@ -172,6 +179,25 @@ def _words(line: Line, job: Job, why: Mapping[int, Wait]) -> str:
     return _("handed over; starts in a moment")
 
 
+def line_json(line: Line) -> dict[str, Any]:
+    """One server as REST tells it; what nobody knows is null."""
+    counts = line.counts
+    return {
+        "server": line.server.name,
+        "queued": counts.queued,
+        "waiting": counts.waiting,
+        "running": counts.running,
+        "oldest": counts.oldest.isoformat() if counts.oldest else None,
+        "depth": line.depth,
+        "in_hand": line.in_hand,
+        "worker": line.worker,
+        "beat_at": _iso(line.beat.at if line.beat else None),
+        "paused": line.server.queue_paused,
+        "switched_off": line.server.cut_off_at is not None,
+        "jobs": [{"id": one.job.pk, "kind": one.job.kind, "why": one.words} for one in line.jobs],
+    }
+
+
 # ---------- the console itself ----------
 
 
@@ -233,7 +259,8 @@ def _own(connection: Any) -> Own:
     memory = connection.info("memory")
     processes = [_ingest(connection)]
     for worker in Worker.all(queue=queue, serializer=JSONSerializer):
-        processes.append(Process("worker", _epoch(worker.last_heartbeat), str(worker.get_state())))
+        does = str(worker.get_state())
+        processes.append(Process("worker", _epoch(worker.last_heartbeat), _(does) if does in WORKER_DOES else does))
     for scheduler in CronScheduler.all(connection, cleanup=False):
         processes.append(Process("scheduler", _epoch(scheduler.last_heartbeat)))
     for name in ("worker", "scheduler"):
@@ -250,6 +277,21 @@ def _own(connection: Any) -> Own:
         used_mb=memory["used_memory"] // 2**20,
         most_mb=(memory.get("maxmemory") or 0) // 2**20 or None,
     )  # fmt: skip
+
+
+def own_json(own: Own) -> dict[str, Any]:
+    """The console's own queue and processes as REST tells them."""
+    return {
+        "depth": own.depth,
+        "oldest": own.oldest.isoformat() if own.oldest else None,
+        "failed": own.failed,
+        "redis_used_mb": own.used_mb,
+        "redis_most_mb": own.most_mb,
+        "problem": own.problem,
+        "processes": [
+            {"name": one.name, "beat_at": _iso(one.at), "late": one.is_late, "does": one.does} for one in own.processes
+        ],
+    }
 
 
 def _ingest(connection: Any) -> Process:
@@ -269,3 +311,7 @@ def _epoch(at: datetime | None) -> float | None:
     if at is None:
         return None
     return (at if at.tzinfo else at.replace(tzinfo=timezone.get_fixed_timezone(0))).timestamp()
+
+
+def _iso(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, tz=UTC).isoformat()

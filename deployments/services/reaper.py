@@ -9,6 +9,7 @@ from django.db.models import F, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
+from console import clock
 from deployments import queues
 from deployments.models import Attempt, Job, JobState
 from deployments.models.job import UNDER_WAY
@@ -22,7 +23,7 @@ GIVE_UP_S = 60  # a server that is heard for so long has told of all that runs o
 SURE_S = 15
 AT_ONCE = 500
 OF_ONE_SERVER = 20
-UNKNOWN_THERE = Text("服务器不知道此任务，已按请求取消", "Its server knows nothing of it, so it was cancelled as asked")
+UNKNOWN_THERE = Text("服务器不知道此作业，已按请求取消", "Its server knows nothing of it, so it was cancelled as asked")
 
 
 def mark_lost(silent: Iterable[int]) -> list[Job]:
@@ -32,9 +33,9 @@ def mark_lost(silent: Iterable[int]) -> list[Job]:
     lost = []
     for job in running:
         seen = job.server.last_seen_at
-        since = timezone.localtime(seen).strftime("%H:%M:%S %z") if seen else "—"
+        since = clock.words(seen) if seen else "—"
         reason = Text(
-            f"{job.server.name} 自 {since} 起没有心跳；任务可能仍在运行，服务器恢复后会显示真实状态",
+            f"{job.server.name} 自 {since} 起没有心跳；作业可能仍在运行，服务器恢复后会显示真实状态",
             f"{job.server.name} has sent no beat since {since}; the job may still run, "
             "and shows its true state when the server is back",
         )
@@ -54,7 +55,7 @@ def _mark_lost_rebooting(silent: Iterable[int]) -> list[Job]:
         if job.reboot and job.reboot_until and job.reboot_until > now:
             continue
         began = datetime.fromisoformat(job.reboot["since"]) if job.reboot else None
-        since = timezone.localtime(began).strftime("%H:%M:%S %z") if began else "—"
+        since = clock.words(began) if began else "—"
         reason = Text(
             f"{job.server.name} 自 {since} 起等待重启，过了时限仍未恢复；请到现场或通过 BMC 查看，恢复后从下一步继续",
             f"{job.server.name} was to restart since {since} and is not back within its time; look at it on site or by "

@@ -54,7 +54,7 @@ def _alert(server: Server, found: Counts, n: int) -> None:
         ALERT,
         f"server:{server.pk}",
         what=Text(
-            f"{server.name} 拒绝了 {n} 个不是由控制台签发的任务载荷，最近一个的原因：{found.last_refusal or '—'}",
+            f"{server.name} 拒绝了 {n} 个不是由控制台签发的作业载荷，最近一个的原因：{found.last_refusal or '—'}",
             f"{server.name} refused {n} payloads that are not as the console signs them, the last because: "
             f"{found.last_refusal or '—'}",
         ),

@@ -150,7 +150,7 @@ def start(hit: Hit, wished: Wished, *, by: User | None) -> list[Order]:
     args = {"redis": list(wished.redis), "console": wished.console, "pin": wished.pin, "ca": wished.ca}
     with transaction.atomic():
         before = Order.objects.filter(do=DO, state=OrderState.SENT, server__in=[server.pk for server in hit.servers])
-        before.update(state=OrderState.EXPIRED, words="another order took its place")
+        before.update(state=OrderState.EXPIRED, words="another order took its place\n已由另一条指令取代")
         sent = [orders.send(server, DO, args, by=by, valid_s=VALID_S) for server in hit.servers]
         for server in hit.servers:
             audit.record(by, "server.repointed", server, redis=list(wished.redis), console=wished.console)
@@ -165,10 +165,10 @@ def repointed(order: Order) -> None:
         alerts.resolve(ALERT, subject)
         return
     name = order.server.name
-    why = order.words or "no answer"
+    why = order.answer if order.words else Text("没有答复", "no answer")
     alerts.fire(
         ALERT, subject,
-        what=Text(f"{name} 没有改用新的控制台地址（{why}）。", f"{name} did not go to the new address ({why})."),
+        what=Text(f"{name} 没有改用新的控制台地址（{why.zh}）。", f"{name} did not go to the new address ({why.en})."),
         do=Text(
             "它仍用旧地址。请改正地址、防火墙或新 Redis 中的账号，再发一次。",
             "It stays with the old one. Mend the address, the firewall or the new Redis's users, then send it again.",

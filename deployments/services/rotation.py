@@ -120,13 +120,13 @@ def _answered(order: Order) -> None:
         alerts.resolve("keys-unchanged", f"server:{server.pk}")
     else:
         found.delete()
-        audit.record(found.made_by, "server.keys_unchanged", server, why=order.words)
-        _alert(server, order.words)
+        audit.record(found.made_by, "server.keys_unchanged", server, why=order.answer.en)
+        _alert(server, order.answer)
     transaction.on_commit(lambda: _close(server.pk))
 
 
-def _alert(server: Server, why: str) -> None:
-    reason = Text(f"：{why}", f": {why}") if why else Text("：代理没有答复", ": its agent has not answered")
+def _alert(server: Server, why: Text) -> None:
+    reason = Text(f"：{why.zh}", f": {why.en}") if why.en else Text("：代理没有答复", ": its agent has not answered")
     alerts.fire(
         "keys-unchanged",
         f"server:{server.pk}",

@@ -1,6 +1,7 @@
 """After a change of the console's authority, joined servers learn whom to trust for Redis, by an order.
 
-Until each has, the authority of before vouches for the new one, so nobody is cut off meanwhile.
+Until each has, the authority of before vouches for the new one, so nobody is cut off meanwhile. Who could not obey, or
+was silent for too long, is asked again within the hour.
 """
 
 from collections.abc import Iterable

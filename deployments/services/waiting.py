@@ -17,6 +17,9 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
+from console.errors import Conflict
+from console.language import pick
+from deployments import kinds
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import UNDER_WAY
 from deployments.row_locks import lock_server
@@ -45,7 +48,7 @@ class Wait:
     lock: str = ""
 
     def words(self) -> str:
-        """In the reader's language: "waits for job #12 (quantize) · place 2"."""
+        """In the reader's language: "waits for job #12 (Check a server) · place 2"."""
         if self.why in WHY:
             told = _(WHY[self.why])
         elif self.why == "cordoned":
@@ -53,7 +56,10 @@ class Wait:
         elif self.holder is None:
             told = _("starts in a moment")
         else:
-            told = _("waits for job #%(id)s (%(kind)s)") % {"id": self.holder.pk, "kind": self.holder.kind}
+            told = _("waits for job #%(id)s (%(kind)s)") % {
+                "id": self.holder.pk,
+                "kind": pick(kinds.title(self.holder.kind)),
+            }
         return f"{told} · " + _("place %(n)s") % {"n": self.place}
 
     def as_json(self) -> dict[str, Any]:
@@ -122,6 +128,48 @@ def _restarts(job: Job) -> bool:
 def new(server: Server, kind: str, locks: Sequence[str]) -> Wait | None:
     """What a job that is queued now would have to wait for."""
     return look(server, kind, locks, on_servers([server.pk]).get(server.pk, []))
+
+
+def must_wait(server: Server, kind: str, locks: Sequence[str], wait: bool, *, apart_from: Job | None = None) -> bool:
+    """Whether a new job would have to wait. Raises Conflict where it would, and nobody wants it to."""
+    others = on_servers([server.pk]).get(server.pk, [])
+    found = look(server, kind, locks, [job for job in others if apart_from is None or job.pk != apart_from.pk])
+    if found is None or wait:
+        return found is not None
+    raise _refusal(server.name, found)
+
+
+def _refusal(name: str, found: Wait) -> Conflict:
+    told = {"server": name}
+    if found.why == "paused":
+        return Conflict(
+            _("The queue of %(server)s is paused.") % told, _("Resume it, or let the job wait."), code="queue_paused"
+        )
+    if found.why == "maintenance":
+        return Conflict(
+            _("%(server)s is in maintenance: only checks start on it.") % told,
+            _("End the maintenance, or let the job wait."),
+            code="maintenance",
+        )
+    if found.why == "draining":
+        return Conflict(
+            _("%(server)s is being drained: no job starts on it.") % told,
+            _("End the drain, or let the job wait."),
+            code="draining",
+        )
+    if found.why == "quarantine":
+        return Conflict(
+            _("%(server)s is in quarantine: two hosts use its identity.") % told,
+            _("Open the page of %(server)s, which says what to do, or let the job wait.") % told,
+            code="quarantine",
+        )
+    assert found.holder is not None
+    return Conflict(
+        _("Job #%(id)s (%(kind)s) holds %(lock)s on %(server)s.")
+        % {"id": found.holder.pk, "kind": pick(kinds.title(found.holder.kind)), "lock": found.lock, **told},
+        _("Wait until it has ended, cancel it, or let the job wait."),
+        code="locked",
+    )
 
 
 def explain(jobs: Iterable[Job]) -> dict[int, Wait]:

@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import get_language, gettext
 from django.utils.translation import gettext_lazy as _
 
+from console import clock as moments
 from console.language import pick
 from console.templatetags.frame import icon
 from deployments import kinds
@@ -115,10 +116,7 @@ def state_word(name: str) -> str:
 @register.filter
 def kind_title(kind: str) -> str:
     """The title of a job kind; a kind that is gone keeps its name."""
-    try:
-        return pick(kinds.load(kind).TITLE)
-    except KeyError:
-        return kind
+    return pick(kinds.title(kind))
 
 
 @register.filter
@@ -150,11 +148,15 @@ def clock(at: datetime | None) -> str | SafeString:
     """A moment with its offset: "14:03:21 +08:00", with the date where it is not today; "—" for None."""
     if at is None:
         return "—"
-    local = timezone.localtime(at)
-    offset = local.strftime("%z")
-    day = "" if local.date() == timezone.localdate() else local.strftime("%Y-%m-%d ")
-    text = f"{day}{local:%H:%M:%S} {offset[:3]}:{offset[3:]}"
+    today = timezone.localtime(at).date() == timezone.localdate()
+    text = moments.words(at, moments.SHORT if today else moments.LONG)
     return format_html('<time datetime="{}">{}</time>', at.isoformat(), text)
+
+
+@register.filter
+def stamp(at: datetime | None) -> str:
+    """A moment with its day and offset, as plain text: "2026-03-01 14:03:21 +08:00"; "—" for None."""
+    return "—" if at is None else moments.words(at, moments.LONG)
 
 
 @register.filter

@@ -259,6 +259,8 @@ def join_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "server": enrolment.server,
         "steps": join_texts.steps(enrolment, reached),
         "problems": join_texts.problems(enrolment),
+        "unheard": join_texts.unheard(enrolment),
+        "console_address": addresses.public_url(),
         "done": reached == "reading",
         "over": enrolment.is_expired and enrolment.used_at is None,
     }

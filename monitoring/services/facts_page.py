@@ -142,7 +142,7 @@ def tables(facts: Mapping[str, Any], now: Mapping[str, Any], addresses: Sequence
         ),
         _table(
             facts, "numa", gettext("NUMA nodes"), ("node", "cpus", "mem_total_mb"),
-            [gettext("Node"), gettext("CPUs"), gettext("Memory MB")],
+            [gettext("Node"), gettext("CPUs"), gettext("Main memory MB")],
         ),
         _table(
             facts, "disks", gettext("Disks"), ("mount", "device", "fs", "total_gb"),

@@ -17,6 +17,26 @@ def test_pages_travel_compressed_where_the_browser_takes_it(client):
     assert int(packed.headers["Content-Length"]) == len(packed.content)
 
 
+@pytest.mark.parametrize("address", ["/", "/jobs/", "/jobs/new", "/jobs.csv", "/healthz", "/servers/nobody/"])
+def test_head_is_answered_like_get_without_a_body(client, viewer, address):
+    client.force_login(viewer)
+    asked, head = client.get(address), client.head(address)
+    assert head.status_code == asked.status_code and not head.content
+    assert head.headers["Content-Type"] == asked.headers["Content-Type"]
+
+
+def test_head_of_a_log_reads_no_log(client, viewer, attempt):
+    client.force_login(viewer)
+    head = client.head(f"/jobs/{attempt.job_id}/raw")
+    assert head.status_code == 200 and not head.streaming and head.headers["Content-Type"].startswith("text/plain")
+
+
+def test_head_changes_nothing(client, operator):
+    client.force_login(operator)
+    assert client.head("/servers/nobody/switch-on").status_code == 405
+    assert client.head("/join/" + "x" * 43).status_code in (404, 405)
+
+
 def test_every_page_forbids_scripts_and_styles_of_others(client):
     policy = client.get("/login/").headers["Content-Security-Policy"]
     assert "script-src 'self'" in policy and "style-src 'self'" in policy and "unsafe" not in policy

@@ -71,6 +71,7 @@ def test_real_and_simulated_mix_only_with_a_word_of_warning(page, fleet):
     ("fields", "told"),
     [
         ({"wave": "many"}, "is not a whole number"),
+        ({"canary": "-1"}, "is not a whole number from 0 up"),
         ({"wave": "0"}, "wave is 0"),
         ({"names": "kp-404"}, "No server is called: kp-404."),
         ({"find": "nowhere"}, "No server matches"),
@@ -144,13 +145,13 @@ def test_buttons_pause_go_on_stop_and_retry(page, operator, fleet):
 def test_a_waiting_job_is_explained_on_its_page_and_in_the_list(page, operator, server):
     first, second = (jobs.queue_job(server, "hold_locks", {"locks": ["npu:1"]}, by=operator) for _ in range(2))
     listed = text(page.get("/jobs/"))
-    assert f'<a href="/jobs/{first.pk}/">waits for job #{first.pk} (hold_locks) · place 1</a>' in listed
+    assert f'<a href="/jobs/{first.pk}/">waits for job #{first.pk} (Hold) · place 1</a>' in listed
     shown = text(page.get(f"/jobs/{second.pk}/"))
-    assert f"Waits for job #{first.pk} (hold_locks)" in shown and "It holds npu:1." in shown
+    assert f"Waits for job #{first.pk} (Hold)" in shown and "It holds npu:1." in shown
     preview = page.get(
         "/jobs/new", {"server": "kp-01", "kind": "hold_locks", "p-locks": "npu:1"}, headers={"X-Part": "1"}
     )
-    assert f"waits for job #{first.pk} (hold_locks) · place 2" in text(preview)
+    assert f"waits for job #{first.pk} (Hold) · place 2" in text(preview)
     given = {"full": "1", "server": "kp-01", "kind": "hold_locks", "p-locks": "npu:1", "p-program": "pass"}
     assert "holds npu:1 on kp-01" in text(page.post("/jobs/new", given))
     assert page.post("/jobs/new", {**given, "wait": "1"}).status_code == 302

@@ -271,9 +271,10 @@ def test_an_alert_in_that_time_stops_it_and_going_on_forgives_it(begun, clock, o
     campaign = begun(soak_min=30)
     job = under_way(campaign)[0]
     install(job)
-    alerts.fire("card-lost", f"server:{job.server_id}", what=("丢卡", "A card is lost"), do=("看", "look"))
+    for name in ("card-lost", "clone"):
+        alerts.fire(name, f"server:{job.server_id}", what=("丢卡", "A card is lost"), do=("看", "look"))
     batches.advance(campaign.batch_id)
-    assert state(campaign) == "stopped" and "A card is lost" in reason(campaign)
+    assert state(campaign) == "stopped" and "A card is lost (+1)" in reason(campaign)
     assert Alert.objects.filter(name="campaign-stopped", ended_at=None).count() == 1
     batches.resume(campaign.batch, by=operator)
     assert state(campaign) == "running" and not Alert.objects.filter(name="campaign-stopped", ended_at=None).exists()
@@ -371,6 +372,16 @@ def test_a_held_plan_that_changes_again_is_not_approved_unseen(begun, clock, sec
     seen = campaign_held.held_digest(campaign_held.held(campaign))
     assert campaign_held.approve_held(campaign, by=second, seen=seen) == 1
     assert [job.server_id for job in under_way(campaign)] == [made[1].pk]
+
+
+def test_what_was_left_out_runs_no_plan_that_nobody_approved(begun, clock, operator):
+    made = make_servers(2)
+    campaign = begun()
+    told(made[1], **THERE)
+    install(*under_way(campaign))
+    campaign_held.leave_out(campaign, by=operator)
+    batches.retry_failed(campaign.batch, by=operator)
+    assert under_way(campaign) == [] and [row.server_id for row in campaign_held.held(campaign)] == [made[1].pk]
 
 
 def test_a_server_that_was_decommissioned_is_left_out(begun, clock):

@@ -129,6 +129,20 @@ def test_many_servers_cost_no_query_each_but_the_audit_entry(many, operator, dja
     assert len(more) - len(few) == 1
 
 
+def test_taking_back_costs_no_query_for_each_change_but_the_audit_entry(many, operator):
+    bulk = inventory.Bulk({"team": "nlp"}, rack="B1", site="bj")
+    one, _n = inventory.edit_many(many[:1], bulk, by=operator)
+    two, _n = inventory.edit_many(many[1:], bulk, by=operator)
+    with CaptureQueriesContext(connection) as few:
+        assert inventory.undo(one, by=operator) == (3, [])
+    with CaptureQueriesContext(connection) as more:
+        assert inventory.undo(two, by=operator) == (6, [])
+    assert len(more) - len(few) == 1
+    assert [(row.rack, row.site, row.labels) for row in Server.objects.order_by("name")] == [
+        ("A1", "", {"env": "test"})
+    ] * 3
+
+
 def test_what_was_changed_again_since_is_left_and_said(many, operator):
     change_set, _n = inventory.edit_many(many, inventory.Bulk(rack="B1"), by=operator)
     inventory.edit(many[1], {"rack": "C1"}, by=operator)

@@ -83,6 +83,7 @@ def test_the_form_of_a_server_saves_and_keeps_what_was_typed_wrong(client, kp, o
     sent = {"version": version, "display_name": "", "site": "bj", "rack": "B1", "labels": "env", "notes": "hello"}
     text = check_page(client, "/servers/kp-01/edit", 422, **sent)
     assert "“env” is no label." in text and 'value="bj"' in text and "hello" in text
+    assert "“=prod” is no label." in check_page(client, "/servers/kp-01/edit", 422, **{**sent, "labels": "=prod"})
     sent |= {"labels": "env=prod, team=nlp", "new_address": "192.0.2.99", "role-192.0.2.7": "service"}
     sent["ticket"] = "OPS-1"
     check_page(client, "/servers/kp-01/edit", 302, **sent)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import threading
 import time
 from datetime import timedelta
@@ -12,7 +13,7 @@ from django.utils import timezone, translation
 
 from console.errors import Conflict, Invalid, NotAllowed, NotFound
 from console.models import Alert, User
-from deployments import topics
+from deployments import join_texts, topics
 from deployments.models import Enrolment, HostKey, JoinMany, JoinRow, Server
 from deployments.models.join_many import Phase, RowState
 from deployments.services import host_list, join, join_many, join_process, join_script, ssh
@@ -435,3 +436,28 @@ def test_without_redis_a_step_is_noted_all_the_same(administrator, settings):
     join.copied(enrolment)
     assert "copied" in Enrolment.objects.get(pk=enrolment.pk).steps
     assert JoinRow.objects.count() == 0
+
+
+# ---------- a host that cannot reach the console cannot tell it either ----------
+
+
+def test_where_no_host_calls_the_page_says_what_its_terminal_means(page, administrator):
+    enrolment = join.make("kp-01", by=administrator)
+    address = f"/servers/join/{enrolment.pk}/"
+    join.copied(enrolment)
+    assert "No host has called yet" not in page.get(address).content.decode()
+    earlier = (timezone.now() - timedelta(seconds=25)).isoformat()
+    Enrolment.objects.filter(pk=enrolment.pk).update(steps={"copied": earlier})
+    words = page.get(address).content.decode()
+    assert "No host has called yet" in words
+    for said in ("Could not resolve host", "Failed to connect", "public key does not match"):
+        assert said in words
+    join.called(Enrolment.objects.get(pk=enrolment.pk), "192.0.2.1")
+    assert "No host has called yet" not in page.get(address).content.decode()
+
+
+@pytest.mark.parametrize(("address", "code"), [("no-such-host.invalid:8000", "name"), ("127.0.0.1:{port}", "port")])
+def test_curl_says_it_in_the_words_of_the_page(address, code):
+    url = f"https://{address.format(port=free_port())}/"
+    said = subprocess.run(["curl", "-sS", "--noproxy", "*", url], capture_output=True, text=True, check=False).stderr
+    assert any(word in said for words, meant in join_texts.SAID if meant == code for word in words.split(" · ")), said

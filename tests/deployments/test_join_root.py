@@ -110,6 +110,29 @@ def test_root_goes_through_the_helper_which_is_repaired_can_be_left_out_and_leav
     assert not root_install.SUDOERS.exists() and not host.agent.exists()
 
 
+def test_an_agent_that_root_installed_removes_itself_when_its_server_is_decommissioned(console, host):
+    token, browser = console.token(role="administrator"), Browser(console)
+    _page, command = browser.command("kp-34")
+    assert host.run(command).returncode == 0
+    for path in (host.agent, *host.agent.rglob("*")):  # root runs what lies here
+        if not {"state", "log"} & set(path.relative_to(host.agent).parts) and path.name != "config.json":
+            assert root_install.owned_by_root(path), path
+    until(lambda: told(console, token, "kp-34").get("removes_itself"), 30)
+    assert "removes its files and processes by itself" in browser.get("/servers/kp-34/decommission")
+    console.call("/servers/kp-34/decommission", token, {"confirm": "kp-34"})
+    until(lambda: console.call("/servers/kp-34", token)["decommissioned_at"], 40)
+    fields = [one["field"] for one in console.call("/servers/kp-34/history", token)["changes"]]
+    assert "agent_removed" in fields, "it said goodbye"
+    until(lambda: not host.agent.exists() and not host.pids(), 30)
+    assert not root_install.SUDOERS.exists()
+    account = host.env["AGENT_USER"]
+    until(lambda: subprocess.run(["id", account], capture_output=True, check=False).returncode != 0, 20)
+
+
+def told(console, token, name):
+    return console.call(f"/servers/{name}", token)["facts"].get("install") or {}
+
+
 def test_the_pages_show_both_texts_before_and_the_tick_leaves_the_helper_out(console, host):
     browser = Browser(console)
     form = browser.get("/servers/join/")

@@ -1,8 +1,10 @@
 """Joining, on the console's side: who may, what is refused, what is handed out, once."""
 
+import html
 import io
 import json
 import logging
+import re
 import shlex
 import subprocess
 import tarfile
@@ -19,9 +21,11 @@ from console import addresses, streams, tls
 from console.environment import BadSetting, certificate, web_url
 from console.errors import Conflict, Invalid, NotAllowed
 from console.models import User
+from deployments import join_texts
 from deployments.agent import install, signing
 from deployments.models import Enrolment, Job, Server
 from deployments.services import bundle, join, join_script, runtimes
+from tests.conftest import ROOT
 
 
 @pytest.fixture
@@ -55,6 +59,11 @@ def test_only_an_administrator_makes_commands(operator, client):
     assert client.get("/servers/join/").status_code == 403
     assert client.post("/servers/join/", {"name": "kp-01"}).status_code == 403
     assert not Server.objects.exists()
+
+
+def test_a_name_left_empty_is_told_as_such(page):
+    text = page.post("/servers/join/", {"name": " "}, headers={"Accept-Language": "en"}).content.decode()
+    assert "No name was given." in text and "“”" not in text
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a b", "$(reboot)", "'; rm -rf /", "a\nb", "x" * 64, "中文", "../etc"])
@@ -218,6 +227,28 @@ def test_problems_are_bounded_and_escaped(administrator, page):
     shown = page.get(f"/servers/join/{enrolment.pk}/", headers={"X-Part": "1"}).content.decode()
     assert "<script>" not in shown and "\x1b" not in shown
     assert len(shown) < 20_000
+
+
+def reportable():
+    """Every code by which the script or the agent's installation may stop, or warn."""
+    agent = ROOT / "deployments" / "agent"
+    told = "".join((agent / name).read_text() for name in ("join.py", "join_checks.py", "tls_words.py"))
+    script = (ROOT / "deployments" / "join" / "join.sh").read_text()
+    found = re.findall(r"\bstop ([a-z_]+) (?=[\\\"])", script)
+    found += re.findall(r'(?:Stopped\(|report\()\s*"([a-z_]+)"|"(tls_[a-z]+)"|"(disk)" if', told)
+    return sorted({code for one in found for code in ([one] if isinstance(one, str) else one) if code})
+
+
+def test_the_page_has_words_for_whatever_stops_a_server(administrator, page):
+    codes = reportable()
+    assert {"clock", "name", "port", "tls", "tls_clock", "python", "permission", "disk", "redis", "silent"} <= set(
+        codes
+    )
+    for n, code in enumerate(codes):
+        enrolment = made(administrator, f"kp-{n}")
+        page.post(f"/join/{enrolment.token}/problem", f"{code} so it says", content_type="text/plain")
+        shown = page.get(f"/servers/join/{enrolment.pk}/", headers={"X-Part": "1"}).content.decode()
+        assert html.escape(str(join_texts.TROUBLE[code].what)) in shown and "so it says" in shown, code
 
 
 def test_a_void_command_takes_a_server_with_it_that_never_joined(administrator, page):

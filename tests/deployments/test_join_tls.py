@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 import signal
 import socket
@@ -234,6 +235,8 @@ def test_what_answers_with_another_key_gets_nothing(tmp_path, machine):
         _page, command = Browser(whole).command("kp-44")
         script = host.run(command.split("&& if")[0] + '&& cat "$f"').stdout
         pin = next(line for line in script.splitlines() if line.startswith("PIN="))
+        refused = host.run(re.sub(r"sha256//[A-Za-z0-9+/=]{44}", "sha256//" + "A" * 43 + "=", command))
+        assert refused.returncode != 0 and "public key does not match" in refused.stderr  # as the page has it
         (host.folder / "join.sh").write_text(script.replace(pin, "PIN=sha256//" + "A" * 43 + "="))
         stopped = host.run(f"sh {host.folder}/join.sh")
         assert stopped.returncode == 1

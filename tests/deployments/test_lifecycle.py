@@ -3,6 +3,7 @@
 import json
 import time
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 import redis
@@ -250,3 +251,22 @@ def test_an_agent_leaves_only_when_its_own_console_says_so_and_only_where_it_may
     assert judge.handle('{"op":"leave"}', "00").startswith("refused")
     assert started == []
     assert say() == "accepted" and started == [tmp_path]
+
+
+def test_what_root_installed_removes_itself_only_by_a_helper_that_sudo_lets_it_use(tmp_path, monkeypatch):
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "bin").mkdir()
+    found = install.Install(tmp_path, "https://c", "", 7, "ascend-console", root_helper=True)
+    found.save()
+    config = SimpleNamespace(path=found.config)
+
+    def may():
+        said = {}
+        for state in ("helper", "old", "none", "refused"):
+            monkeypatch.setattr(install.as_root, "state", lambda config, state=state: state)
+            said[state] = install.removable(config) == tmp_path
+        return [state for state, yes in said.items() if yes]
+
+    assert may() == [], "joined before there was such a program, or where root would run what others can change"
+    (tmp_path / "bin" / "leave").touch()
+    assert may() == ["helper", "old"]

@@ -38,7 +38,7 @@ def link_of(agent):
         return "noted"
 
     def cannot(args):
-        raise agent_orders.CannotObey("the disk is full")
+        raise agent_orders.CannotObey("磁盘已满", "the disk is full")
 
     return Link(
         agent.config, connect(agent.config), worker_alive=lambda: True, handlers={"note": note, "cannot": cannot}
@@ -99,8 +99,8 @@ def test_what_cannot_be_obeyed_says_why(agent):
     agent.client.rpush("h:7:orders", entry(do="cannot"), entry(do="dance", nonce="cd" * 16))
     said = beat_of(agent, link_of(agent).tick)
     assert said["orders"] == [
-        ["ab" * 16, "failed", "the disk is full"],
-        ["cd" * 16, "failed", "this agent knows no order dance"],
+        ["ab" * 16, "failed", "the disk is full\n磁盘已满"],
+        ["cd" * 16, "failed", "this agent knows no order dance\n这台服务器的代理不认识指令 dance"],
     ]
 
 
@@ -210,3 +210,14 @@ def test_answers_are_bounded():
     rows = orders.read_answers([["a" * 999, "failed", "w\x00" * 999]] * 99)
     assert len(rows) == orders.MOST_ANSWERS
     assert len(rows[0][0]) == 64 and len(rows[0][2]) == 300 and "\x00" not in rows[0][2]
+
+
+def test_an_agent_of_before_answers_in_english_only():
+    assert Order(words="the disk is full").answer == ("the disk is full", "the disk is full")
+    assert Order(words="the disk is full\n磁盘已满").answer == ("磁盘已满", "the disk is full")
+    assert Order().answer == ("", "")
+
+
+def test_two_long_sentences_leave_room_for_each_other():
+    words = agent_orders.CannotObey("长" * 400, "long " * 100).words
+    assert len(words) == agent_orders.MOST_WORDS and words.count("长") == 109

@@ -82,6 +82,8 @@ def test_depth_age_worker_and_why_each_job_waits(redis_client):
     assert line_of(found, "paused").worker == "unknown"
     assert {line.server.name for line in queue_page.page(every=True).lines} == {"busy", "paused", "idle", "dead"}
     assert [line.server.name for line in queue_page.page(every=True, word="IDL").lines] == ["idle"]
+    Server.objects.filter(pk=idle.pk).update(decommissioned_at=timezone.now())
+    assert "idle" not in {line.server.name for line in queue_page.page(every=True).lines}, "it is gone"
 
 
 def test_what_a_server_wrote_instead_of_its_queue_is_unknown_not_an_error(redis_client):
@@ -243,7 +245,7 @@ def test_its_page_says_why_and_an_operator_switches_it_on_again(as_role, redis_c
     redis_client.set(f"h:{server.pk}:junk", "x")
     client = as_role("operator")
     page = client.get(f"/servers/{server.name}/", headers=ENGLISH).content.decode()
-    assert "This server is switched off in Redis." in page and "it &lt;b&gt;wrote&lt;/b&gt; too much" in page
+    assert "This server is switched off in Redis." in page and "It &lt;b&gt;wrote&lt;/b&gt; too much" in page
     assert "switched off" in client.get("/queue/", headers=ENGLISH).content.decode()
     said = client.post(f"/servers/{server.name}/switch-on", follow=True, headers=ENGLISH).content.decode()
     assert "is switched on again" in said and "switched off in Redis" not in said

@@ -167,6 +167,17 @@ def test_a_kind_that_needs_root_is_refused_in_words_where_the_server_has_none(cl
     assert ("Missing here, since they need root: Restart the server" in " ".join(page.split())) is bool(facts)
 
 
+def test_nobody_is_told_to_join_the_consoles_own_machine(client, server, operator):
+    Server.objects.update(facts={"root": "none"}, is_local=True)
+    server.refresh_from_db()
+    with pytest.raises(ConsoleError) as refused:
+        jobs.queue_job(server, "reboot", {}, by=operator)
+    assert "kp-01 is the console's own machine" in refused.value.do and "Join" not in refused.value.do
+    client.force_login(operator)
+    page = client.get("/servers/kp-01/").content.decode()
+    assert "Missing here" in page and "own machine, whose agent" in page and "NO_ROOT_HELPER" not in page
+
+
 def test_a_batch_names_the_servers_without_root(server, operator):
     Server.objects.create(name="kp-02", last_seen_at=timezone.now())
     Server.objects.create(name="kp-03", last_seen_at=timezone.now(), simulated=True)

@@ -240,7 +240,7 @@ class Link:
 
     def probe(self, config, address):
         if address not in self.listening:
-            raise CannotObey("cannot be reached")
+            raise CannotObey("连不到", "cannot be reached")
         return self.listening[address]
 
     def run(self, seconds):

@@ -81,7 +81,7 @@ def test_what_the_agents_answer_is_shown_and_a_failure_is_an_alert(admin, valkey
     admin.post(PATH, {"redis": NEW, "seen": seen(page)})
     good, bad = Order.objects.get(server__name="kp-01"), Order.objects.get(server__name="kp-02")
     turns = Turns(valkey.url)
-    for order, state, words in ((good, "done", NEW), (bad, "failed", "cannot be reached <b>")):
+    for order, state, words in ((good, "done", NEW), (bad, "failed", "cannot be reached <b>\n连不到 <b>")):
         beat = {"t": time.time(), "agent": "0.1.0", "orders": [[order.nonce, state, words]]}
         valkey.client().publish(streams.beat(order.server_id), json.dumps(beat))
     for _turn in range(3):  # the first finds that it is subscribed
@@ -90,6 +90,8 @@ def test_what_the_agents_answer_is_shown_and_a_failure_is_an_alert(admin, valkey
     assert "has gone there" in text(said) and "stays where it was" in text(said) and b"<b> " not in said.content
     alert = Alert.objects.get(ended_at=None)
     assert alert.name == "repoint-failed" and "kp-02" in alert.what[1]
+    assert alert.what[0] == "kp-02 没有改用新的控制台地址（连不到 <b>）。"
+    assert alert.what[1] == "kp-02 did not go to the new address (cannot be reached <b>)."
     admin.post(PATH, {"redis": NEW, "names": "kp-02", "seen": seen(admin.get(PATH, {"names": "kp-02"}))})
     again = Order.objects.get(server__name="kp-02", state=OrderState.SENT)
     orders.take_answers({again.server_id: [(again.nonce, "done", NEW)]})

@@ -39,7 +39,7 @@ def test_it_takes_named_actions_with_arguments_of_a_fixed_form_and_nothing_else(
     for words in (
         [], ["reboot"], ["reboot", ATTEMPT, "now"], ["reboot", "-f"], ["reboot", f"{ATTEMPT}\n"],
         ["reboot", "a1-1-0f3c5a7e;id"], ["reboot", "../../x"], ["REBOOT", ATTEMPT], ["sh", "-c", "id"], ["/bin/sh"],
-        ["", ATTEMPT],
+        ["", ATTEMPT], ["leave", ATTEMPT], ["leave", "/opt"], ["leave", "--now"],
     ):  # fmt: skip
         assert isinstance(root_helper.choose(words), str), words
 
@@ -172,7 +172,7 @@ def test_sudo_lets_the_account_do_what_the_table_says_as_root_and_nothing_else(p
     assert done.returncode == 0, done.stderr
     assert done.stdout == "0 ['-r', 'now'] ['HOME', 'LANG', 'PATH'] /\n"
     assert place.sudo("sh", "-c", "id").returncode == 2
-    assert "there is no such action; there are: reboot" in place.sudo("rm").stderr
+    assert "there is no such action; there are: leave, reboot" in place.sudo("rm").stderr
     assert place.sudo("reboot", "x; id").returncode == 2
     told = place.log.read_text()
     assert f"uid {place.entry.pw_uid}: runs reboot {ATTEMPT}" in told and "ended reboot with 0" in told
@@ -184,6 +184,33 @@ def test_sudo_lets_the_account_do_what_the_table_says_as_root_and_nothing_else(p
     assert other.returncode != 0
     assert place.helper.stat().st_mode & 0o777 == 0o755 and place.helper.stat().st_uid == 0
     assert place.sudoers.stat().st_mode & 0o777 == 0o440
+
+
+@needs_sudo
+def test_it_leaves_only_by_the_program_that_root_put_beside_it(place, monkeypatch):
+    place.install("")
+    program = place.prefix / "bin" / "leave"
+    assert not program.exists() and place.sudo("leave").returncode == 69
+    program.write_text("#!/bin/sh\nid -u\n")
+    program.chmod(0o757)
+    assert place.sudo("leave").returncode == 69
+    program.chmod(0o755)
+    assert place.sudo("leave", "/etc").returncode == 2
+    assert place.sudo("leave").stdout == "0\n"
+    for name in root_install.RUN_BY_LEAVE:
+        (place.prefix / name).mkdir(exist_ok=True)
+    for module in ("code/a.py", "venv/site-packages/b.pth"):
+        strange = place.prefix / module
+        monkeypatch.setattr(root_install, "_is_roots", lambda path, strange=strange: path != strange)
+        strange.parent.mkdir(exist_ok=True)
+        strange.touch()
+        root_install.put_leave(place.prefix)
+        assert not program.exists(), module
+    monkeypatch.setattr(root_install, "_is_roots", lambda path: True)
+    root_install.put_leave(place.prefix)
+    assert f'exec "{place.prefix}/bin/ascend-console" leave' in program.read_text()
+    root_install.take_away(place.prefix)
+    assert not program.exists() and not place.helper.exists()
 
 
 @needs_sudo

@@ -313,6 +313,14 @@ def test_every_page_says_so_and_an_administrator_ends_it_there(world, client, ad
     assert client.get("/doubt/").content.decode().strip() == ""
 
 
+def test_just_after_a_restart_the_banner_names_those_that_fell_silent_before(world, client, operator):
+    doubt.write(world.client, [doubt.Doubt(False, WALL, 0, 10, (1, 2, 3, 4, 5, 6))])
+    client.force_login(operator)
+    page = client.get("/doubt/", headers={"accept-language": "en"}).content.decode()
+    doubt.write(world.client, [])
+    assert "6 of 10 servers fell silent at once." in page
+
+
 def test_the_group_state_is_kept_as_json_that_can_be_read_back():
     one = doubt.Doubt(True, WALL, 3, 4, (1, 2, 3))
     assert doubt.parse(json.dumps([vars(one)]).encode()) == [one]

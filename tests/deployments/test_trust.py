@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from console import certificates, tls
 from console.models import User
-from deployments.agent import authorities, config, layers
+from deployments.agent import addresses, authorities, config, layers, worker
 from deployments.agent.orders import CannotObey
 from deployments.agent.trust import Trust
 from deployments.models import Enrolment, Order, OrderState, Server
@@ -38,9 +38,9 @@ def written(tmp_path):
     return write
 
 
-def obeying(found):
+def obeying(found, probe=lambda there, address: 0):
     connection = SimpleNamespace(connection_pool=SimpleNamespace(connection_kwargs={}))
-    return Trust(found, connection), connection.connection_pool.connection_kwargs
+    return Trust(found, connection, probe), connection.connection_pool.connection_kwargs
 
 
 def test_an_order_replaces_whom_the_config_trusts_until_the_server_joins_anew(written):
@@ -62,6 +62,33 @@ def test_what_is_no_authority_is_refused_and_nothing_is_kept(written, tmp_path, 
     with pytest.raises(CannotObey):
         handler.trust(args)
     assert options == {} and not (tmp_path / layers.AUTHORITIES).exists()
+
+
+def test_one_by_which_redis_does_not_show_itself_changes_nothing(written, tmp_path):
+    old, new, tried = authority(), authority(), []
+
+    def probe(there, address):
+        tried.append((there.redis_options, address))
+        raise CannotObey("连不到", "it cannot be reached")
+
+    handler, options = obeying(written(old), probe)
+    with pytest.raises(CannotObey, match="cannot be reached"):
+        handler.trust({"pem": new})
+    assert tried == [({"ssl_ca_data": new}, "rediss://10.0.0.5:6380/0")]
+    assert options == {} and not (tmp_path / layers.AUTHORITIES).exists()
+
+
+def test_the_worker_starts_anew_when_authority_or_address_has_changed(written, tmp_path):
+    old, new = authority(), authority()
+    found = written(old)
+    moved = worker.has_moved(found)
+    assert not moved()
+    obeying(found)[0].trust({"pem": new})
+    assert moved()
+    again = worker.has_moved(written(old))
+    assert not again()
+    addresses.write(tmp_path, addresses.Kept(written(old).origin, ("rediss://10.0.0.6:6380/0",)))
+    assert again()
 
 
 def test_a_server_without_tls_cannot_obey(written):

@@ -209,6 +209,7 @@ def test_an_unknown_job_or_attempt_is_answered_in_words(as_operator, attempt):
     missing = as_operator.get("/jobs/99999/")
     assert missing.status_code == 404
     assert "There is no job #99999." in missing.content.decode()
+    assert '<a class="button" href="/jobs/">' in missing.content.decode(), "a way on, to where it says to look"
     other = as_operator.get(f"/jobs/{attempt.job_id}/?attempt=7")
     assert other.status_code == 404
     assert "has no attempt 7" in other.content.decode()

@@ -47,7 +47,7 @@ def test_a_waiting_job_says_for_whom_and_its_place(hold):
         second.pk: (first.pk, 1, "a"), third.pk: (first.pk, 2, "a"),
     }  # fmt: skip
     with translation.override("en"):
-        assert jobs.as_json(third)["waiting"]["text"] == f"waits for job #{first.pk} (hold_locks) · place 2"
+        assert jobs.as_json(third)["waiting"]["text"] == f"waits for job #{first.pk} (Hold) · place 2"
     assert jobs.as_json(free)["waiting"] is None
 
 

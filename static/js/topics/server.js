@@ -12,7 +12,11 @@ const contact = document.getElementById("last-contact");
 const chip = document.getElementById("server-state");
 const LATE_S = 5, SILENT_S = 15, OFFLINE_S = 60;
 
-let tiles = new Map(), now = first, heard = first.seen === null ? null : performance.now() / 1000 - (servedAt - first.seen);
+// What this page's own clock said at the console's second 0.
+const zero = performance.now() / 1000 - servedAt;
+const heardAt = ({ seen }) => seen === null ? null : Math.min(performance.now() / 1000, zero + seen);
+
+let tiles = new Map(), now = first, heard = heardAt(first);
 
 const keyOf = (npu) => `${npu.npu}.${npu.chip}`;
 const shape = (reading) => `${reading.npus.map((npu) => keyOf(npu) + (npu.occ === "cordoned" ? "!" : "")).join(" ")}|${reading.mark}|${reading.error ? reading.error.meaning ?? "?" : ""}`;
@@ -22,10 +26,10 @@ function bind(points) {
 }
 
 function take(reading) {
-  if (reading.seq !== null && reading.seq === now.seq && reading.seen === now.seen) return;
+  if (reading.seq === now.seq && reading.seen === now.seen) return;
   const changed = shape(reading) !== shape(now);
   now = reading;
-  heard = performance.now() / 1000;
+  heard = heardAt(reading);
   if (changed) return renew();
   const at = Date.now() / 1000;
   reading.npus.forEach((npu) => tiles.get(keyOf(npu))?.show(npu, on(npu), now.holders, at));
