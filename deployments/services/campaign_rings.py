@@ -17,7 +17,7 @@ from deployments.steps import Text
 
 BY = ("size", "rack", "label")
 MOST_RINGS = 50
-MOST_AT_ONCE = 200  # a wave is planned and queued in one transaction
+MOST_AT_ONCE = 100  # a wave is planned and queued in one transaction
 MOST_SOAK_MIN = 7 * 24 * 60
 CANARY = Text("试运行", "Canary")
 

@@ -291,7 +291,7 @@ def test_a_thousand_servers_none_like_another_are_planned_in_five_seconds(page, 
     table, _params = campaigns.planned("vllm-ascend-0.23.0", {}, selection.Asked(), Order(size=50))
     took = time.process_time() - began
     assert took < 5 and table.counts()["cannot"] > 0
-    campaign = ask_for(operator, stack="vllm-ascend-0.23.0", size=200, at_once=200)
+    campaign = ask_for(operator, stack="vllm-ascend-0.23.0", size=200, at_once=100)
     began = time.process_time()
     campaign = campaigns.approve(campaign, by=second, seen=campaign.digest)
     assert time.process_time() - began < 10 and campaign.batch.jobs.count() == table.hit
