@@ -36,6 +36,7 @@ PLACES = [
         ("monitoring:server", "deployments:join", "deployments:server", "deployments:key", "deployments:change"),
     ),
     ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job", "deployments:batch")),
+    ("deployments:campaign-list", gettext_noop("Campaigns"), "report", ("deployments:campaign",)),
     ("deployments:queue-list", gettext_noop("Queues"), "queue", ("deployments:queue", "django_rq:")),
     ("monitoring:alert-list", gettext_noop("Alerts"), "alert", ("monitoring:alert",)),
     ("monitoring:stack-list", gettext_noop("Stacks"), "stack", ("monitoring:stack", "deployments:stack")),

@@ -26,6 +26,7 @@ from deployments import ingest as jobs_ingest
 from deployments.models import Job, Server
 from deployments.services import (
     batches,
+    campaigns,
     clones,
     enrol,
     jobs,
@@ -391,6 +392,7 @@ class Ingest:
         switches.settle_drains()
         lifecycle.finish_leaving()
         batches.advance_all(batches.under_way())
+        campaigns.expire(timezone.now())
 
     def _publish(self, messages: Iterable[tuple[str, bytes]]) -> None:
         pipeline = self.redis.pipeline(transaction=False)

@@ -14,6 +14,7 @@ from deployments import kinds
 from deployments.agent_api import router as agent_router
 from deployments.asked import Strict, find_server, user_of
 from deployments.batch_api import router as batch_router
+from deployments.campaign_api import router as campaign_router
 from deployments.guard_api import router as guard_router
 from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
@@ -22,6 +23,7 @@ from deployments.services import jobs, logs, package_sources, stacks, waiting, w
 
 router = Router(tags=["jobs"])
 router.add_router("", batch_router)
+router.add_router("", campaign_router)
 router.add_router("", inventory_router)
 router.add_router("", agent_router)
 router.add_router("", guard_router)

@@ -1,7 +1,8 @@
 """Topics of jobs: `jobs` tells every change of state, `job:<id>` one job's state and log.
 
-`batches`, `batch:<id>`, `join:<id>` and `join-many:<id>` only say that something has moved ("moved": {id}); the page
-asks for it anew. `doubt` says that the console doubts itself or does so no more ("moved": {on}).
+`batches`, `batch:<id>`, `campaigns`, `campaign:<id>`, `join:<id>` and `join-many:<id>` only say that something has
+moved ("moved": {id}); the page asks for it anew. `doubt` says that the console doubts itself or does so no more
+("moved": {on}).
 """
 
 import re
@@ -15,7 +16,7 @@ from console.errors import NotFound
 from console.live import Present, Told, Topic, viewer
 from console.message import newest, newest_of_each
 from console.models import User
-from deployments.models import Attempt, Batch, Enrolment, Job, JoinMany
+from deployments.models import Attempt, Batch, Campaign, Enrolment, Job, JoinMany
 from deployments.services import logs
 from deployments.services.jobs import as_json
 
@@ -64,6 +65,17 @@ def present_batch(match: re.Match[str]) -> Present:
     return Present()
 
 
+def present_campaign(match: re.Match[str]) -> Present:
+    """Raises NotFound; the page has drawn what is there."""
+    if not Campaign.objects.filter(pk=int(match["id"])).exists():
+        raise NotFound(
+            _("There is no campaign #%(id)s.") % {"id": match["id"]},
+            _("Look for it in the list of campaigns."),
+            code="no_such_campaign",
+        )
+    return Present()
+
+
 def administrator(user: User, match: re.Match[str]) -> bool:
     return user.may("administrator")
 
@@ -98,6 +110,8 @@ TOPICS = [
     Topic(r"join-many:(?P<id>[1-9]\d{0,17})", administrator, present_join_many, conflate=newest),
     Topic(r"batches", viewer, conflate=newest),
     Topic(r"batch:(?P<id>[1-9]\d{0,17})", viewer, present_batch, conflate=newest),
+    Topic(r"campaigns", viewer, conflate=newest),
+    Topic(r"campaign:(?P<id>[1-9]\d{0,17})", viewer, present_campaign, conflate=newest),
     Topic(r"jobs", viewer, conflate=newest_of_each("id")),
     Topic(r"job:(?P<id>[1-9]\d{0,17})", viewer, present, history=history),
 ]

@@ -43,6 +43,7 @@ def stack_list(request: HttpRequest) -> HttpResponse:
         "states": STATES,
         "families": [one.name for one in known.families.values() if one.supported],
         "drift": drift[:DRIFT_SHOWN],
+        "drifted": sorted({one.row.wished for one in drift if one.state == "drift"})[:4],
         "drift_left": len(drift[DRIFT_SHOWN:]),
         "drift_counts": stack_page.drift_counts(drift, len(rows)),
         "servers": len(rows),

@@ -1,7 +1,8 @@
 """What an operator changes: servers and their NPUs, joining, jobs with their attempts, steps and logs, batches,
-orders to agents, keys that change, packages of the vendor."""
+campaigns, orders to agents, keys that change, packages of the vendor."""
 
 from deployments.models.batch import Batch, BatchState
+from deployments.models.campaign import Campaign, CampaignPlan, CampaignServer, CampaignState
 from deployments.models.enrolment import Enrolment
 from deployments.models.fleet import Npu, Server
 from deployments.models.inventory import SavedFilter, ServerChange
@@ -15,6 +16,10 @@ __all__ = [
     "Attempt",
     "Batch",
     "BatchState",
+    "Campaign",
+    "CampaignPlan",
+    "CampaignServer",
+    "CampaignState",
     "Enrolment",
     "HostKey",
     "Job",

@@ -11,9 +11,9 @@ from django.utils.translation import gettext as _
 
 from console.errors import ConsoleError, Invalid
 from console.language import pick
-from deployments.models import Attempt, Batch, BatchState, Job, JobState, Server
+from deployments.models import Attempt, Batch, BatchState, Campaign, Job, JobState, Server
 from deployments.services import selection, waiting
-from deployments.services.batches import BROKEN, SETTLED, Plan, counts_of
+from deployments.services.batches import BROKEN, NOT_BEGUN, SETTLED, Plan, counts_of
 from deployments.services.job_list import verdict_counts
 from deployments.services.job_page import planned_steps
 from deployments.steps import Text
@@ -27,6 +27,7 @@ SHOWS: dict[str, tuple[str, ...]] = {
     "running": (JobState.RUNNING, JobState.WAITING_REBOOT),
     "queued": (JobState.QUEUED,),
     "draft": (JobState.DRAFT,),
+    "waiting_approval": (JobState.WAITING_APPROVAL,),
     "cancelled": (JobState.CANCELLED,),
 }
 
@@ -51,12 +52,13 @@ def read_plan(given: QueryDict) -> Plan:
     plain = Plan()
     spread = "spread" in given if "full" in given else plain.spread
     return Plan(
-        _whole(given, "canary", plain.canary), _whole(given, "wave", plain.size),
-        _whole(given, "stop_after", plain.stop_after), spread,
+        whole(given, "canary", plain.canary), whole(given, "wave", plain.size),
+        whole(given, "stop_after", plain.stop_after), spread,
     )  # fmt: skip
 
 
-def _whole(given: QueryDict, name: str, default: int) -> int:
+def whole(given: QueryDict, name: str, default: int) -> int:
+    """The whole number of that field, or `default` where it is empty. Raises Invalid where it is none."""
     text = given.get(name, "").strip()
     if not text:
         return default
@@ -154,6 +156,7 @@ def shown(batch: Batch, show: str = "") -> dict[str, Any]:
     total = sum(counts.values())
     return {
         "batch": batch,
+        "campaign": Campaign.objects.filter(batch=batch).values_list("pk", flat=True).first(),
         "show": show,
         "waves": sorted(waves.items()),
         "columns": columns,
@@ -161,10 +164,10 @@ def shown(batch: Batch, show: str = "") -> dict[str, Any]:
         "total": total,
         "most_rows": MOST_ROWS,
         "counts": [(name, n) for name, states in SHOWS.items() if (n := sum(counts.get(s, 0) for s in states))],
-        "parts": _parts(counts, total),
+        "parts": parts(counts, total),
         "head": _headline(batch, counts, total),
         "simulated": [row.job for rows in waves.values() for row in rows if row.job.server.simulated],
-        **_may(batch, counts),
+        **may(batch, counts),
     }
 
 
@@ -195,14 +198,14 @@ def _row(job: Job, attempt: Attempt | None, columns: Sequence[tuple[int, Text]],
     return Row(job, cells, verdict_counts(attempt.report if attempt else []), wait, job.server.is_offline)
 
 
-def _parts(counts: Mapping[str, int], total: int) -> list[dict[str, Any]]:
+def parts(counts: Mapping[str, int], total: int) -> list[dict[str, Any]]:
     """The bar of progress: what has settled and what runs, in hundredths."""
-    parts, start = [], 0.0
+    made, start = [], 0.0
     for name in ("succeeded", "failed", "lost", "cancelled", "running"):
         width = 100 * sum(counts.get(state, 0) for state in SHOWS[name]) / max(1, total)
-        parts.append({"css": name, "start": round(start, 2), "width": round(width, 2)})
+        made.append({"css": name, "start": round(start, 2), "width": round(width, 2)})
         start += width
-    return parts
+    return made
 
 
 def _headline(batch: Batch, counts: Mapping[str, int], total: int) -> dict[str, str]:
@@ -226,7 +229,7 @@ def _headline(batch: Batch, counts: Mapping[str, int], total: int) -> dict[str, 
 
 
 def _now(batch: Batch) -> str:
-    under_way = batch.jobs.exclude(state__in=SETTLED).exclude(state=JobState.DRAFT)
+    under_way = batch.jobs.exclude(state__in=(*SETTLED, *NOT_BEGUN))
     wave = under_way.order_by("wave").values_list("wave", flat=True).first()
     last = batch.jobs.order_by("-wave").values_list("wave", flat=True).first()
     if wave is None:
@@ -234,13 +237,13 @@ def _now(batch: Batch) -> str:
     return _("The canary goes first") if wave == 0 else _("Wave %(n)s of %(of)s") % {"n": wave, "of": last}
 
 
-def _may(batch: Batch, counts: Mapping[str, int]) -> dict[str, Any]:
+def may(batch: Batch, counts: Mapping[str, int]) -> dict[str, Any]:
     open_ = sum(n for state, n in counts.items() if state not in SETTLED)
     again = sum(counts.get(state, 0) for state in (*BROKEN, JobState.CANCELLED))
     return {
         "may_pause": batch.state == BatchState.RUNNING,
         "may_resume": batch.state == BatchState.PAUSED
-        or (batch.state == BatchState.STOPPED and counts.get(JobState.DRAFT, 0) > 0),
+        or (batch.state == BatchState.STOPPED and any(counts.get(state, 0) for state in NOT_BEGUN)),
         "may_stop": open_ > 0,
         "may_retry": again if batch.state != BatchState.RUNNING else 0,
     }
@@ -264,5 +267,5 @@ def listed(found: Sequence[Batch]) -> list[Listed]:
         of = counts[batch.pk]
         total, settled = sum(of.values()), sum(of.get(state, 0) for state in SETTLED)
         failed = sum(of.get(state, 0) for state in BROKEN)
-        lines.append(Listed(batch, total, settled, failed, _parts(of, total)))
+        lines.append(Listed(batch, total, settled, failed, parts(of, total)))
     return lines

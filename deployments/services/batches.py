@@ -29,13 +29,14 @@ from console.models import User
 from deployments.models import Attempt, Batch, BatchState, Job, JobState, Server
 from deployments.models.job import ENDED
 from deployments.row_locks import lock_servers
-from deployments.services import jobs, selection, waiting
+from deployments.services import batch_gates, jobs, selection, waiting
 from deployments.steps import Text
 
 log = logging.getLogger(__name__)
 
 BROKEN = (JobState.FAILED, JobState.LOST)
 SETTLED = (*ENDED, JobState.LOST)
+NOT_BEGUN = (JobState.DRAFT, JobState.WAITING_APPROVAL)  # the latter were held back at their turn
 AT_ONCE = 10  # jobs handed over by whoever advances; ingest hands over the rest within five seconds
 
 
@@ -79,7 +80,7 @@ def start(
         raise Conflict(
             _("“%(kind)s” is planned for each server by itself, so it goes to no batch.")
             % {"kind": pick(module.TITLE)},
-            _("Queue it for one server after the other, from the plan of each."),
+            _("Make a campaign of it, or queue it for one server after the other, from the plan of each."),
             code="one_by_one",
         )
     locks = list(module.locks(read))
@@ -163,6 +164,7 @@ def advance(pk: int) -> Batch | None:
         if batch is None:
             return None
         before = (batch.state, batch.reason)
+        batch_gates.of(batch).look(batch)
         started: list[Attempt] = []
         if batch.state == BatchState.RUNNING:
             started = _go_on(batch)
@@ -191,18 +193,20 @@ def _go_on(batch: Batch) -> list[Attempt]:
         if reason := _why_stop(batch, rows):
             batch.state, batch.reason = BatchState.STOPPED, list(reason)
             return []
-        if any(state not in SETTLED and state != JobState.DRAFT for _pk, state, _wave in rows):
+        if any(state not in (*SETTLED, *NOT_BEGUN) for _pk, state, _wave in rows):
             return []
         drafts = [(wave or 0, pk) for pk, state, wave in rows if state == JobState.DRAFT]
-        if not drafts:
+        first = min((wave for wave, _pk in drafts), default=None)
+        if not batch_gates.of(batch).ready(batch, first):
+            return []
+        if first is None:
             _end(batch, counts, len(rows))
             return []
         if _is_doubted(batch):
             return []  # silent servers would fail, and it may be our own fault that they are
-        first = min(wave for wave, _pk in drafts)
         if started := _start_wave(batch, [pk for wave, pk in drafts if wave == first]):
             return started
-        # Every server of that wave was silent: its jobs have failed, and that is judged again.
+        # Every server of that wave was silent or held back: that is judged again.
 
 
 def _is_doubted(batch: Batch) -> bool:
@@ -214,7 +218,7 @@ def _is_doubted(batch: Batch) -> bool:
 def _why_stop(batch: Batch, rows: Sequence[tuple[int, str, int | None]]) -> Text | None:
     broken = sum(state in BROKEN for _pk, state, _wave in rows) - batch.forgiven
     canary = [state for _pk, state, wave in rows if wave == 0]
-    rest = any(state == JobState.DRAFT for _pk, state, _wave in rows)
+    rest = any(state in NOT_BEGUN for _pk, state, _wave in rows)
     if not rest or broken <= 0:
         return None
     if any(state in BROKEN for state in canary) and not batch.forgiven:
@@ -235,6 +239,7 @@ def _start_wave(batch: Batch, ids: Sequence[int]) -> list[Attempt]:
     """Queue these drafts: new attempts, or none for servers that are silent, whose jobs fail."""
     wave = list(Job.objects.filter(pk__in=ids).select_related("requester").order_by("server_id", "pk"))
     servers = lock_servers([job.server_id for job in wave])
+    wave = batch_gates.of(batch).admit(batch, wave, servers)
     others = waiting.on_servers(servers)
     newest = dict(Attempt.objects.filter(job__in=ids).values_list("job").annotate(last=Max("n")).order_by())
     now = timezone.now()
@@ -278,10 +283,11 @@ def resume(batch: Batch, *, by: User) -> Batch:
     """Go on after a pause, or after it had stopped itself: the failures so far are forgiven."""
     with _changing(batch, by, "batch.resumed") as row:
         _must_be(row, BatchState.PAUSED, BatchState.STOPPED)
-        if row.state == BatchState.STOPPED and not row.jobs.filter(state=JobState.DRAFT).exists():
+        if row.state == BatchState.STOPPED and not row.jobs.filter(state__in=NOT_BEGUN).exists():
             raise Conflict(_("Nothing is left to go on with."), _("Retry what failed."), code="nothing_left")
         row.state, row.reason = BatchState.RUNNING, None
         row.forgiven = row.jobs.filter(state__in=BROKEN).count()
+        batch_gates.of(row).forgive(row)
     return row
 
 
@@ -290,7 +296,7 @@ def stop(batch: Batch, *, by: User, cancel_running: bool = False) -> Batch:
     with _changing(batch, by, "batch.stopped", cancel_running=cancel_running) as row:
         _must_be(row, BatchState.RUNNING, BatchState.PAUSED, BatchState.STOPPED)
         reason = [f"批次由 {by.username} 停止", f"The batch was stopped by {by.username}"]
-        drafts = row.jobs.filter(state=JobState.DRAFT)
+        drafts = row.jobs.filter(state__in=NOT_BEGUN)
         drafts.update(state=JobState.CANCELLED, reason=reason, ended_at=timezone.now())
         row.state, row.reason = BatchState.STOPPED, [f"由 {by.username} 停止", f"Stopped by {by.username}"]
     if cancel_running:
@@ -306,13 +312,20 @@ def retry_failed(batch: Batch, *, by: User) -> Batch:
         again = list(row.jobs.filter(state__in=(*BROKEN, JobState.CANCELLED)).select_related("server"))
         if not again:
             raise Conflict(_("No job of this batch has failed."), _("There is nothing to retry."), code="nothing_left")
-        last = row.jobs.aggregate(last=Max("wave"))["last"] or 0
-        placed = selection.waves([job.server for job in again], canary=0, size=row.wave_size, spread=row.spread)
-        for number in sorted(set(placed.values())):
-            ids = [job.pk for job in again if placed[job.server_id] == number]
-            Job.objects.filter(pk__in=ids).update(state=JobState.DRAFT, wave=last + number, reason=None)
+        if batch_gates.of(row).keeps_waves:
+            row.jobs.filter(pk__in=[job.pk for job in again]).update(state=JobState.DRAFT, reason=None)
+        else:
+            _place_again(row, again)
         row.state, row.reason, row.ended_at, row.forgiven = BatchState.RUNNING, None, None, 0
     return row
+
+
+def _place_again(batch: Batch, again: Sequence[Job]) -> None:
+    last = batch.jobs.aggregate(last=Max("wave"))["last"] or 0
+    placed = selection.waves([job.server for job in again], canary=0, size=batch.wave_size, spread=batch.spread)
+    for number in sorted(set(placed.values())):
+        ids = [job.pk for job in again if placed[job.server_id] == number]
+        Job.objects.filter(pk__in=ids).update(state=JobState.DRAFT, wave=last + number, reason=None)
 
 
 @contextlib.contextmanager
@@ -377,3 +390,4 @@ def tell(batch: Batch) -> None:
     with contextlib.suppress(redis.RedisError):
         live.publish(f"batch:{batch.pk}", "moved", {"id": batch.pk})
         live.publish("batches", "moved", {"id": batch.pk})
+    batch_gates.of(batch).told(batch)

@@ -94,7 +94,12 @@ def plan_of(server: Server, stack: Stack, options: Options) -> plan.Plan:
 
 def digest(made: plan.Plan) -> str:
     """Of the steps: who confirms a plan names what he has seen."""
-    return hashlib.sha256(frozen.write(made).encode()).hexdigest()[:16]
+    return digest_of(frozen.write(made))
+
+
+def digest_of(text: str) -> str:
+    """The same of a plan that is frozen already: what a job runs."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:

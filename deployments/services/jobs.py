@@ -118,7 +118,7 @@ def cancel_job(job: Job, *, by: User) -> Job:
         job.cancel_requested_at = timezone.now()
         job.save(update_fields=["cancel_requested_at"])
         audit.record(by, "job.cancelled", job)
-        if job.state == JobState.DRAFT:
+        if job.state in (JobState.DRAFT, JobState.WAITING_APPROVAL):
             end_here(job, None, JobState.CANCELLED, Text("在开始之前已取消", "Cancelled before it began"))
         elif attempt is None or _never_left(attempt):
             end_here(
@@ -145,6 +145,7 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
                 code="under_way",
             )
         check_present(server)
+        _check_filled(job)
         check_cordons(server, job.locks)
         if server.is_offline:
             raise Conflict(
@@ -163,6 +164,18 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
             transaction.on_commit(lambda: hand_over(attempt))
     tell(job)
     return job
+
+
+def _check_filled(job: Job) -> None:
+    """Raises Conflict where the console has not filled in yet what the job would run: it never came to its turn."""
+    names = getattr(kinds.load(job.kind), "FILLED", ()) if job.kind in FILLERS else ()
+    if all(job.params.get(name) for name in names):
+        return
+    raise Conflict(
+        _("Job #%(id)s never came to its turn, so there is no plan that it could run.") % {"id": job.pk},
+        _("Retry it from its campaign, or queue a new one from the plan of its server."),
+        code="never_planned",
+    )
 
 
 def release(servers: Iterable[int]) -> int:

@@ -168,7 +168,7 @@ def _write_gone(row: Server) -> None:
 
 def _end_jobs(row: Server) -> None:
     """Jobs that wait, or are drafts of a batch, will never start."""
-    rows = Job.objects.filter(server=row, state__in=(JobState.DRAFT, JobState.QUEUED))
+    rows = Job.objects.filter(server=row, state__in=(JobState.DRAFT, JobState.WAITING_APPROVAL, JobState.QUEUED))
     rows = rows.select_for_update(no_key=True).order_by("pk")
     for job in rows:
         jobs.end_here(job, job.attempts.last(), JobState.CANCELLED, DONE_BY)

@@ -15,7 +15,7 @@ from console import clock as moments
 from console.language import pick
 from console.templatetags.frame import icon
 from deployments import kinds
-from deployments.models import JobState
+from deployments.models import CampaignState, JobState
 
 register = template.Library()
 register.filter("pick", pick)
@@ -38,6 +38,18 @@ LOOKS = {
     "ok": ("ok", "state-ok"),
     "warning": ("warning", "state-warning"),
     "unknown": ("stale", "state-unknown"),
+    # campaigns: the whole, what a server does, a ring
+    "approved": ("ok", "state-succeeded"),
+    "rejected": ("critical", "state-failed"),
+    "withdrawn": ("", "state-cancelled"),
+    "expired": ("stale", "state-stale"),
+    "satisfied": ("ok", "state-succeeded"),
+    "runs": ("info", "state-queued"),
+    "reboots": ("warning", "state-warning"),
+    "cannot": ("critical", "state-failed"),
+    "passed": ("ok", "state-succeeded"),
+    "now": ("info", "state-running"),
+    "watched": ("info", "state-queued"),
 }
 WORDS: dict[str, Any] = {
     **{state.value: state.label for state in JobState},
@@ -48,6 +60,14 @@ WORDS: dict[str, Any] = {
     "ok": _("OK"),
     "warning": _("Warning"),
     "unknown": _("Unknown"),
+    **{state.value: state.label for state in CampaignState},
+    "satisfied": _("Has it already"),
+    "runs": _("Runs"),
+    "reboots": _("Runs, with a restart"),
+    "cannot": _("Cannot"),
+    "passed": _("Passed"),
+    "now": _("Under way"),
+    "watched": _("Being watched"),
 }
 UNKNOWN_LOOK = ("stale", "state-unknown")
 

@@ -28,6 +28,7 @@ PAGES = (
     ("deployments:job-list", "job", "jobs 作业 zuoye"),
     ("deployments:server-agents", "link", "agents versions 代理版本 dailibanben"),
     ("deployments:batch-list", "table", "batches 批次 pici"),
+    ("deployments:campaign-list", "report", "campaigns upgrades 发布活动 升级 fabuhuodong shengji"),
     ("deployments:queue-list", "queue", "queues 队列 duilie"),
     ("monitoring:alert-list", "alert", "alerts 告警 gaojing"),
     ("monitoring:stack-list", "stack", "stacks 软件栈 ruanjianzhan"),
@@ -38,6 +39,7 @@ def _pages(word: str) -> list[dict[str, str]]:
     titles = {
         "fleet": gettext("Fleet"), "server": gettext("Servers"), "job": gettext("Jobs"), "table": gettext("Batches"),
         "alert": gettext("Alerts"), "queue": gettext("Queues"), "stack": gettext("Stacks"), "link": gettext("Agents"),
+        "report": gettext("Campaigns"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 

@@ -3,7 +3,7 @@ import { fetchPart } from "./part.js";
 
 const PAUSE_MS = 250;
 
-// `query()` gives what is chosen as URLSearchParams; `other(query)` opens the page for another kind.
+// `query()` gives what is chosen as URLSearchParams; `other(query)` opens the page for another kind, where there is one.
 export function follow(form, query, other) {
   const aside = document.getElementById("consequence");
   let timer = 0, asked = 0;
@@ -19,7 +19,7 @@ export function follow(form, query, other) {
     clearTimeout(timer);
     timer = setTimeout(show, PAUSE_MS);
   });
-  form.elements.kind.addEventListener("change", () => other(query()));
+  form.elements.kind?.addEventListener("change", () => other(query()));
   if ([...form.elements].some(isTouched)) show();  // typed before this script was there, or kept by the browser
 }
 

@@ -179,9 +179,10 @@ def forget():
     """No jobs, no lock-outs."""
     from axes.models import AccessAttempt
 
-    from deployments.models import Batch, Job
+    from deployments.models import Batch, Campaign, Job
 
     AccessAttempt.objects.all().delete()
+    Campaign.objects.all().delete()
     Batch.objects.all().delete()
     Job.objects.all().delete()
 
@@ -229,6 +230,29 @@ def batch(find, by="olga"):
 
     who = User.objects.get(username=by)
     return batches.start("check", {}, selection.Asked(find=find), batches.Plan(), by=who).pk
+
+
+def campaign(find, stack="cpu-0.32.0", by="olga", approved_by=None, **order):
+    """A campaign for the real servers that these words find; approved, it has begun."""
+    from console.models import User
+    from deployments.services import campaigns, selection
+    from deployments.services.campaign_rings import Order
+
+    order = Order(**{"size": 2, "soak_min": 0, **order})
+    who = User.objects.get(username=by)
+    made = campaigns.ask(stack, {}, selection.Asked(find=find), order, by=who, why="The new release mends the crash")
+    if approved_by:
+        campaigns.approve(made, by=User.objects.get(username=approved_by), seen=made.digest, note="Looked at it")
+    return made.pk
+
+
+def tells(name, facts):
+    """The server tells of itself anew."""
+    from django.utils import timezone
+
+    from deployments.models import Server
+
+    Server.objects.filter(name=name).update(facts=facts, facts_at=timezone.now())
 
 
 def joining(name="kp-71"):
@@ -300,7 +324,7 @@ def bus_ids(name):
 ALL = (
     bus_ids, user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many,
     remove,
-    batch, newest_attempts, joining, join_step, join_many, looked, ended,
+    batch, newest_attempts, joining, join_step, join_many, looked, ended, campaign, tells,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in ALL}
 

@@ -79,8 +79,9 @@ export class View {
 
   #links() {
     const csv = this.form.querySelector("[data-csv]"), other = this.form.querySelector("[data-view]");
-    const batch = this.form.querySelector("[data-batch]");
-    if (batch) batch.href = `${batch.pathname}?${batchQuery(this.fleet.servers, this.asked)}`;
+    for (const many of this.form.querySelectorAll("[data-batch], [data-campaign]")) {
+      many.href = `${many.pathname}?${batchQuery(this.fleet.servers, this.asked)}`;
+    }
     const edit = this.form.querySelector("[data-edit]"), here = document.querySelector("[data-here]");
     if (edit) edit.href = `${edit.pathname}?${editQuery(this.fleet.servers, this.asked)}`;
     if (here) here.value = queryOf(this.asked).slice(1);
