@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0010_stacks'),
+        ('deployments', '0011_host_layer'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
