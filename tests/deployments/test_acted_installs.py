@@ -29,7 +29,9 @@ FIRMWARE_ALONE = [*BEFORE, "check_firmware", "firmware", *AFTER]
 
 
 def host_keys(made):
-    return [step.key for step in made.to_run if step.layer == "host"]
+    """The steps that install.md orders; what else a plan looks at between them is its own affair."""
+    ordered = {*FIRST, *DOWNGRADE}
+    return [step.key for step in made.to_run if step.layer == "host" and step.key in ordered]
 
 
 def word(server, stack):
