@@ -7,6 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from deployments.kinds import check
 from deployments.models import Batch, Job, JobState, Server
 from deployments.services import batches, jobs, selection, servers
 from tests.deployments.handed import finish, kinds_of_tests  # noqa: F401
@@ -105,10 +106,10 @@ def test_the_matrix_has_a_row_a_server_and_a_cell_a_step(page, operator, fleet):
     batch = begin(operator, size=2)
     finish(*batch.jobs.filter(state="queued"))
     shown = text(page.get(f"/batches/{batch.pk}/"))
-    assert shown.count('<td class="cell ') == 4 * 6
+    assert shown.count('<td class="cell ') == 4 * len(check.GROUPS)
     assert "Wave 1 of 2" in shown and "1 of 4 servers have settled." in shown
     only = text(page.get(f"/batches/{batch.pk}/?show=draft", headers={"X-Part": "1"}))
-    assert only.count('<td class="cell ') == 6 and "<html" not in only
+    assert only.count('<td class="cell ') == len(check.GROUPS) and "<html" not in only
     assert "html" in page.get(f"/batches/{batch.pk}/", headers={"Accept": "application/json"}).json()
     assert page.get("/batches/999/").status_code == 404
 
