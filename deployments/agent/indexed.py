@@ -6,6 +6,7 @@ They come sealed from the console when the step runs, for this attempt alone, an
 nobody but this user may enter; it goes when the command has ended. So they are in no payload, command, log or plan.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -33,14 +34,21 @@ def ask(config: Config, attempt: str) -> tuple[tuple[indexes.Login, ...], str]:
     try:
         if own.is_file():
             return _read(json.loads(own.read_bytes()))
-        answer = pages.ask(config, "indexes", attempt=attempt)
-        return _read(json.loads(signing.unseal(config.key, answer.read(MAX_ANSWER))))
+        return _read(json.loads(_opened(config, pages.ask(config, "indexes", attempt=attempt).read(MAX_ANSWER))))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Stopped(
             "控制台给出的索引登录信息无法使用。请检查本机与控制台之间是否有代理，再重试。",
             "What the console says of its indexes cannot be used. Look for a proxy between this server and the "
             "console, then try again.",
         ) from error
+
+
+def _opened(config: Config, sealed: bytes) -> bytes:
+    """While keys change, the console may go by the one before. Raises ValueError."""
+    for key in config.keys[1:]:
+        with contextlib.suppress(ValueError):
+            return signing.unseal(key, sealed)
+    return signing.unseal(config.key, sealed)
 
 
 def _read(told: dict[str, Any]) -> tuple[tuple[indexes.Login, ...], str]:

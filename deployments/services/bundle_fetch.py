@@ -146,7 +146,7 @@ class Fetch:
         for _again in range(MOST_MISSING):
             code, said = self._pip(words)
             if code == 0:
-                self._drop_stand_ins()
+                self._drop_stand_ins()  # the next layer may be content with a version that there is
                 return
             absent = ABSENT.findall(said)
             if not absent or UNHEARD.search(said):
@@ -168,6 +168,7 @@ class Fetch:
     def _drop_stand_ins(self) -> None:
         for path in self.stand_ins.iterdir():
             (self.wheels / path.name).unlink(missing_ok=True)
+            path.unlink()
 
     def _pip(self, words: tuple[str, ...]) -> tuple[int, str]:
         """pip's exit code and what it said of errors; each file that it begins to fetch is told."""

@@ -350,3 +350,18 @@ def test_a_stack_takes_a_python_that_it_has_wheels_for():
     stack = stacks.catalogue().stacks[STACK]
     assert bundle_make.python_for(stack, "3.12") == "3.12"
     assert bundle_make.python_for(dataclasses.replace(stack, wheel_pythons=("3.12", "3.9")), "") == "3.12"
+
+
+def test_what_one_layer_lacks_does_not_stand_in_for_what_the_next_one_gets(tmp_path):
+    house = tmp_path / "house"
+    tiny_wheels.make(
+        house, {"other": ("1.5", {"other.py": ""}, [], ""), "wants": ("1", {"w.py": ""}, ["other>=2"], "")}
+    )
+    known = stacks.catalogue()
+    target = bundle_fetch.Target("aarch64", "3.12", wheels=house, no_index=True)
+    fetch = bundle_fetch.Fetch(known.default, known, target, tmp_path, lambda _line: None)
+    fetch.download("first", ("wants",))
+    fetch.download("second", ("other",))
+    assert [one[:2] for one in fetch.missing] == [("first", "other>=2")]
+    names = ["other-1.5-py3-none-any.whl", "wants-1-py3-none-any.whl"]
+    assert sorted(path.name for path in fetch.wheels.iterdir()) == names

@@ -1,5 +1,6 @@
 """An index of the site's own: an authority that nobody else knows, a password that nobody sees, and bad behaviour."""
 
+import dataclasses
 import json
 import os
 import re
@@ -13,7 +14,8 @@ from django.utils import timezone, translation
 from console.environment import BadSetting, logins
 from console.errors import Invalid, NotAllowed
 from console.models import ApiToken, User
-from deployments.agent import signing
+from deployments.agent import indexed, signing
+from deployments.agent.credentials import Pair
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.services import bundle_fetch, installs, jobs, package_sources, stacks
 from deployments.stacks import bundles, frozen, indexes
@@ -141,6 +143,15 @@ def test_what_a_killed_step_left_goes_with_the_next(asking):
     left.mkdir(parents=True)
     (left / "netrc").write_text(NETRC)
     assert asking.pip()[0] == 0 and not left.exists()
+
+
+def test_what_was_sealed_with_the_key_before_is_read_while_keys_change(asking):
+    config = asking.server.config
+    before = dataclasses.replace(config, before=Pair(key="1b" * 32, password="x"), key=KEY)
+    for key in (KEY, "1b" * 32):
+        assert indexed._opened(before, signing.seal(key, b"told")) == b"told"
+    with pytest.raises(ValueError, match="not sealed"):
+        indexed._opened(before, signing.seal("2c" * 32, b"told"))
 
 
 # ---------- from the console to the server ----------
