@@ -62,7 +62,7 @@ class Card:
 
 @dataclass(frozen=True)
 class Column:
-    """One ring. `state` is passed | now | watched | draft; `until` when its time of watching is over."""
+    """One ring. `state` is passed | now | held | watched | draft; `until` when its time of watching is over."""
 
     ring: int
     title: str
@@ -124,8 +124,10 @@ def _column(campaign: Campaign, ring: int, rows: list[CampaignServer], known: Kn
         state = "passed"
     elif counts[JobState.DRAFT] == len(rows):
         state = "draft"
+    elif open_:
+        state = "held" if open_ == counts[JobState.WAITING_APPROVAL] else "now"
     else:
-        state = "now" if open_ else "watched"
+        state = "watched"
     until = campaign_soak.until(campaign, rows) if state == "watched" else None
     wanted = [row for row in rows if row.job and (not show or row.job.state == show)]
     wanted.sort(key=lambda row: (ORDER.index(JobState(row.job.state)) if row.job else 0, row.server.name))
@@ -186,7 +188,8 @@ def headline(campaign: Campaign, of: Mapping[str, int], columns: Sequence[Column
     text = _("%(n)s of %(total)s servers have settled.") % {"n": settled, "total": total}
     reason = pick(batch.reason)
     if batch.state == BatchState.RUNNING:
-        return {"title": _now(columns, of), "text": text, "look": "info", "shape": "state-running"}
+        look, shape = ("warning", "state-warning") if of.get(JobState.WAITING_APPROVAL) else ("info", "state-running")
+        return {"title": _now(columns, of), "text": text, "look": look, "shape": shape}
     if batch.state == BatchState.SUCCEEDED:
         unlike = [card.name for column in columns for card in column.cards if card.fits is False]
         if unlike:

@@ -220,6 +220,11 @@ def changed(campaign: Campaign, server: Server, approved: CampaignPlan | None) -
         return line.because, None
     plan = plan_row(campaign, line)
     before, after = len(approved.steps) if approved else 0, len(plan.steps)
+    if approved and approved.steps == plan.steps:
+        return Text(
+            "计划与批准的不同：步骤相同，但命令或依据不同。",
+            "Its plan is another one than was approved: the same steps, but other commands or evidence.",
+        ), plan
     return Text(
         f"计划与批准的不同：批准 {before} 步，现在 {after} 步。",
         f"Its plan is another one than was approved: {before} steps were approved, now there are {after}.",

@@ -50,6 +50,7 @@ LOOKS = {
     "passed": ("ok", "state-succeeded"),
     "now": ("info", "state-running"),
     "watched": ("info", "state-queued"),
+    "held": ("warning", "state-warning"),
 }
 WORDS: dict[str, Any] = {
     **{state.value: state.label for state in JobState},
@@ -68,6 +69,7 @@ WORDS: dict[str, Any] = {
     "passed": _("Passed"),
     "now": _("Under way"),
     "watched": _("Being watched"),
+    "held": _("Held back"),
 }
 UNKNOWN_LOOK = ("stale", "state-unknown")
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -60,12 +61,14 @@ def shown(campaign: Campaign, by: User, show: str = "", does: str = "") -> dict[
     rows = campaign_board.table(campaign) if campaign.batch is None else []
     wanted = [row for row in rows if does not in WORDS or campaign_board.does(row) == does]
     held = campaign_held.held(campaign) if campaign.batch else []
+    choices = {name: value for name, value in campaign.params.items() if name != "stack"}
     context = {
         "campaign": campaign,
         "batch": campaign.batch,
         "state": campaign_board.shown_state(campaign),
         "order": Order.of(campaign.order),
-        "choices": {name: value for name, value in campaign.params.items() if name != "stack"},
+        "choices": choices,
+        "choices_query": f"?{urlencode(choices)}" if choices else "",  # of the page with the exact commands
         "groups": campaign_board.groups(campaign),
         "rows": [(row, campaign_board.does(row), _ring(campaign, row.ring)) for row in wanted[:MOST_ROWS]],
         "word_counts": campaign_board.word_counts(rows),

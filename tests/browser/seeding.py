@@ -246,13 +246,26 @@ def campaign(find, stack="cpu-0.32.0", by="olga", approved_by=None, **order):
     return made.pk
 
 
+def held_back(find):
+    """A campaign whose canary was left out, and whose other servers have another plan than was approved."""
+    from deployments.models import Campaign, Job
+    from deployments.services import batches
+
+    found = Campaign.objects.get(pk=campaign(find, approved_by="ada", at_once=10, size=20, spread=False))
+    found.members.filter(ring__gt=0).update(approved="0")
+    Job.objects.filter(batch=found.batch_id, wave=0).update(state="cancelled")
+    batches.advance(found.batch_id)
+    return found.pk
+
+
 def tells(name, facts):
     """The server tells of itself anew."""
     from django.utils import timezone
 
     from deployments.models import Server
 
-    Server.objects.filter(name=name).update(facts=facts, facts_at=timezone.now())
+    now = timezone.now()
+    Server.objects.filter(name=name).update(facts=facts, facts_at=now, last_seen_at=now)
 
 
 def joining(name="kp-71"):
@@ -324,7 +337,7 @@ def bus_ids(name):
 ALL = (
     bus_ids, user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many,
     remove,
-    batch, newest_attempts, joining, join_step, join_many, looked, ended, campaign, tells,
+    batch, newest_attempts, joining, join_step, join_many, looked, ended, campaign, tells, held_back,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in ALL}
 

@@ -170,6 +170,17 @@ def seen_held(shown):
     return re.search(r'/held">.*?name="seen" value="(\w+)"', shown, re.S)[1]
 
 
+def test_the_choices_are_those_of_the_jobs_and_of_the_page_with_the_commands(page, operator, second):
+    make_servers(1)
+    address = "https://index.example/simple"
+    campaign = ask_for(operator, params={"index": address})
+    shown = text(page(second).get(f"/campaigns/{campaign.pk}/"))
+    assert f"/stacks/{STACK}/plan/kp-000/?index=https%3A%2F%2Findex.example%2Fsimple" in shown and address in shown
+    campaign = campaigns.approve(campaign, by=second, seen=campaign.digest)
+    (job,) = under_way(campaign)
+    assert address in job.params["plan"] and job.params["index"] == address
+
+
 def test_pause_go_on_and_stop_from_the_page(page, operator, second):
     make_servers(4)
     campaign = campaigns.approve(ask_for(operator), by=second, seen=Campaign.objects.get().digest)

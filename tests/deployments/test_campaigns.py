@@ -368,10 +368,18 @@ def test_a_held_plan_that_changes_again_is_not_approved_unseen(begun, clock, sec
     told(made[1])
     with pytest.raises(Conflict):
         campaign_held.approve_held(campaign, by=second, seen=seen)
-    assert under_way(campaign) == []
+    assert under_way(campaign) == [] and "now there are" in campaign_held.held(campaign)[0].held[1]
     seen = campaign_held.held_digest(campaign_held.held(campaign))
     assert campaign_held.approve_held(campaign, by=second, seen=seen) == 1
     assert [job.server_id for job in under_way(campaign)] == [made[1].pk]
+
+
+def test_the_same_steps_with_other_commands_are_another_plan(begun, clock):
+    made = make_servers(2)
+    campaign = begun()
+    told(made[1], stacks_root="/data/stacks")
+    install(*under_way(campaign))
+    assert "the same steps, but other commands" in campaign_held.held(campaign)[0].held[1]
 
 
 def test_what_was_left_out_runs_no_plan_that_nobody_approved(begun, clock, operator):
