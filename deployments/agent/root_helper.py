@@ -174,20 +174,20 @@ def do(action: str, rest: "list[str]", command: "list[str]") -> int:
         if not re.fullmatch(ACCOUNT, caller):
             return 0  # root itself asks, who needs no group
         command = [word.replace("{caller}", caller) for word in command]
-    is_host = action in HOST
-    if is_host:
-        wait_until_free()
-    if action == "npu-reset":
-        must_be_roots(command[0])
-        wait_until_free(["davinci" + number for number in rest[1].split(",")])
     more = dict(MORE.get(action, {}))
     if "{package}" not in command:
-        return run(command, more, to_its_end=is_host or action in ANSWERS, answer=ANSWERS.get(action, b""))
+        whole = action in HOST or action in ANSWERS
+        if whole:
+            must_be_roots(command[0])
+            wait_until_free(["davinci" + number for number in rest[1].split(",")] if rest else None)
+        return run(command, more, to_its_end=whole, answer=ANSWERS.get(action, b""))
     with only_one():
         copy = copied(rest[0], rest[1])
         try:
+            if action in HOST:
+                wait_until_free()
             more["TMPDIR"] = os.path.dirname(copy)
-            return run([copy if word == "{package}" else word for word in command], more, to_its_end=is_host)
+            return run([copy if word == "{package}" else word for word in command], more, to_its_end=True)
         finally:
             shutil.rmtree(os.path.dirname(copy), ignore_errors=True)
 
