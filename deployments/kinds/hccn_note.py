@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from deployments.steps import Step, Text, python_module
 
 TITLE = Text("以现在的 hccn.conf 为准", "Take hccn.conf as it is now")
-OWN_PAGE = True  # offered beside the item of a check that found a change
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ def job_new(request: HttpRequest) -> HttpResponse:
         problems = {}  # nobody has typed anything yet
     context = {
         "kind": kind,
-        "kinds": kinds.offered(),
+        "kinds": list(dict.fromkeys([*kinds.offered(), kind])),
         "given": given,
         "server": server,
         "fields": forms.fields(module, params, problems, server),

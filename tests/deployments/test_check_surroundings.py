@@ -83,14 +83,16 @@ def test_a_rank_table_that_is_not_there_fails(server):
         ({"HTTPS_PROXY": "http://proxy.example:3128", "NO_PROXY": "localhost"}, "warning"),
         ({"http_proxy": "http://proxy.example:3128", "no_proxy": "127.0.0.1, LOCALHOST"}, "ok"),
         ({"http_proxy": "http://proxy.example:3128", "no_proxy": "*"}, "ok"),
+        ({"http_proxy": "http://proxy.example:3128", "no_proxy": "localhost,127.0.0.0/8"}, "ok"),
     ],
 )
 def test_a_proxy_must_spare_loopback(server, env, verdict):
     assert surroundings.proxy(server(env=env)).verdict == verdict
 
 
-def test_the_password_of_a_proxy_is_not_told(server):
-    found = surroundings.proxy(server(env={"http_proxy": "http://ops:hunter2@proxy.example:3128"}))
+@pytest.mark.parametrize("address", ["http://ops:hunter2@{}", "http://ops:a@hunter2@{}", "ops:hunter2@{}"])
+def test_the_password_of_a_proxy_is_not_told(server, address):
+    found = surroundings.proxy(server(env={"http_proxy": address.format("proxy.example:3128")}))
     assert "hunter2" not in found.found and "proxy.example" in found.found
 
 
@@ -236,7 +238,7 @@ def test_a_note_that_is_broken_counts_as_none(with_ports):
 
 def test_taking_the_file_as_it_is_is_a_job_of_one_step():
     (step,) = hccn_note.steps(hccn_note.Params())
-    assert step.argv[1:] == ["-m", "deployments.kinds.check_probes.hccn"] and "hccn_note" not in kinds.offered()
+    assert step.argv[1:] == ["-m", "deployments.kinds.check_probes.hccn"] and "hccn_note" in kinds.offered()
 
 
 def test_by_hand_nothing_is_noted(with_ports):

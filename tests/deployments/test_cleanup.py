@@ -276,6 +276,18 @@ def test_a_link_that_is_put_into_the_way_during_the_removal_leads_nowhere(server
     assert "link" in done.refused.en and (tmp_path / "precious/a.part").exists()
 
 
+def test_a_folder_that_cannot_be_moved_is_told_and_the_others_go(server, monkeypatch):
+    first, second = server.stack("three"), server.write("/models/a.part")
+
+    def refused(*_names, **_more):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "rename", refused)
+    code, done = server.remove(f"stacks:{STACKS}/three", "downloads:/models/a.part")
+    assert code == 1 and first.exists() and not second.exists()
+    assert done[f"{STACKS}/three"]["remedy"][1] == "It cannot be deleted: Permission denied."
+
+
 def test_a_link_inside_goes_and_what_it_points_to_stays(server, tmp_path):
     precious = tmp_path / "precious"
     precious.mkdir()

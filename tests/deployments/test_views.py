@@ -131,6 +131,28 @@ def test_a_page_shows_verdict_report_and_steps(as_operator, attempt, spool):
     assert parse_qs(urlsplit(button).query) == {"server": ["kp-01"], "kind": ["check"], "p-deep": ["True"]}
 
 
+@pytest.mark.parametrize(
+    ("kind", "params", "address"),
+    [
+        ("cleanup_look", {}, "/servers/kp-01/cleanup"),
+        ("cleanup", {"targets": ["plog:/x"]}, "/servers/kp-01/cleanup"),
+        ("install", {"stack": "vllm-ascend-0.23.0"}, "/stacks/vllm-ascend-0.23.0/install/kp-01/"),
+        ("install", {"stack": "../../x"}, "/stacks/"),
+        ("install", {}, "/stacks/"),
+        ("hccn_note", {}, "/jobs/new?server=kp-01&amp;kind=hccn_note"),
+    ],
+)
+def test_a_remedy_leads_to_the_page_that_asks_for_its_job(as_operator, attempt, spool, kind, params, address):
+    item = {**ITEM, "job": {"kind": kind, "params": params}}
+    ingest.store({attempt.job.server_id: [spool.event(e="started"), spool.event(**item)]})
+    assert f'href="{address}"' in as_operator.get(f"/jobs/{attempt.job_id}/").content.decode().split("report", 1)[1]
+
+
+def test_the_form_keeps_a_kind_that_it_does_not_offer(as_operator, server):
+    page = as_operator.get("/jobs/new?server=kp-01&kind=cleanup&p-targets=plog:/x").content.decode()
+    assert '<option value="cleanup" selected>' in page and "plog:/x" in page
+
+
 def test_a_verdict_that_holds_not_every_item_counts_the_rest(as_operator, attempt, spool):
     ingest.store({attempt.job.server_id: [spool.event(e="started"), *[spool.event(**ITEM) for _ in range(9)]]})
     page = as_operator.get(f"/jobs/{attempt.job_id}/").content.decode()

@@ -64,6 +64,15 @@ def by_root(one: Candidate) -> Text:
 
 def remove(server: Server, one: Candidate, holders: Holders, seen: float) -> Done:
     """Take it away where that may be."""
+    try:
+        return _removed(server, one, holders, seen)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        return Done(refused=Text(f"删不掉：{why}。", f"It cannot be deleted: {why}."))
+
+
+def _removed(server: Server, one: Candidate, holders: Holders, seen: float) -> Done:
+    """Raises OSError where the folder above does not let us."""
     if not one.full.exists():
         return Done()  # with something that was ticked as well
     if why := why_not(server, one, holders, seen):

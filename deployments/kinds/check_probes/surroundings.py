@@ -23,6 +23,7 @@ def proxy(host: Host) -> Finding:
     if not found:
         return ok("—", f"no_proxy: {', '.join(LOCAL)}")
     spared = {part.strip().lower() for part in env.get("no_proxy", "").split(",")}
+    spared |= {LOCAL[0]} if any(part.startswith("127.") for part in spared) else set()
     lacking = [name for name in LOCAL if name not in spared and "*" not in spared]
     words = ", ".join([*found, f"no_proxy={env.get('no_proxy', '')}"])
     if not lacking:
@@ -37,7 +38,7 @@ def proxy(host: Host) -> Finding:
 
 
 def without_password(address: str) -> str:
-    return re.sub(r"//[^@/]*@", "//…@", address)
+    return re.sub(r"^(\w+://)?.*@", r"\1…@", address)
 
 
 def selinux(host: Host) -> Finding:
