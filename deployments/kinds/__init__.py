@@ -44,8 +44,13 @@ def title(name: str) -> Sequence[str]:
 
 
 def that_need_root() -> list[str]:
-    """Kinds that need root, at least with some parameters."""
-    return [name for name in names() if getattr(_module(name), "NEEDS_ROOT", False)]
+    """Kinds that are missing where there is no way to root; not those that mostly do without it (MOSTLY_WITHOUT)."""
+    found = ((name, _module(name)) for name in names())
+    return [
+        name
+        for name, module in found
+        if getattr(module, "NEEDS_ROOT", False) and not getattr(module, "MOSTLY_WITHOUT", False)
+    ]
 
 
 def _module(name: str) -> ModuleType:

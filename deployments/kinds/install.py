@@ -18,6 +18,7 @@ OWN_PAGE = True
 CHANGES_FACTS = True
 ACTED = True  # on simulated servers, and never run there
 NEEDS_ROOT = True  # for driver, firmware and a shared CANN; the environment needs none
+MOSTLY_WITHOUT = True
 FILLED = ("plan", "npus", "before")  # by the console, when the job is queued
 INTERRUPTS = Text(
     "新环境装在旧环境旁边，正在运行的引擎不受影响；最后一步才把它设为在用的栈。",

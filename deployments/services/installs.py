@@ -122,7 +122,9 @@ def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
         return Conflict(
             _("The plan changes driver or firmware of %(server)s, and its agent has no root helper.")
             % {"server": server.name},
-            _("Join it again as root, without NO_ROOT_HELPER, or run the steps of the host layer by hand."),
+            _by_hand()
+            if server.is_local
+            else _("Join it again as root, without NO_ROOT_HELPER, or run the steps of the host layer by hand."),
             code="host_layer",
         )
     if any(step.needs_root for step in made.to_run) and server.facts.get("root") == "old":
@@ -137,7 +139,9 @@ def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
         return Conflict(
             _("The plan changes a CANN that all stacks share, and the agent of %(server)s has no root helper.")
             % {"server": server.name},
-            _("Choose “own” for the place of CANN, or join the server again as root, without NO_ROOT_HELPER."),
+            _("Choose “own” for the place of CANN.")
+            if server.is_local
+            else _("Choose “own” for the place of CANN, or join the server again as root, without NO_ROOT_HELPER."),
             code="shared_cann",
         )
     return _gaps(made)
@@ -165,6 +169,10 @@ def _held(server: Server, made: plan.Plan) -> ConsoleError | None:
         _("Choose a server whose NPUs are free, or wait until these have ended."),
         code="npus_held",
     )
+
+
+def _by_hand() -> str:
+    return _("It is the console's own machine, whose agent never gets one: run the steps there by hand.")
 
 
 def fill_install(server: Server, params: dict[str, Any]) -> dict[str, Any]:

@@ -113,7 +113,8 @@ def check(options: Options) -> None:
         if getattr(options, name) not in known:
             words = ", ".join(known)
             problems.append((name, Text(f"须为其中之一：{words}。", f"it is one of {words}.")))
-    if options.restart == "window" and not options.window:
+    first, _dash, last = options.window.partition("-")
+    if options.restart == "window" and first == last:
         problems.append(("window", Text("请填写重启的时间段。", "name the span of time for the restart.")))
     if problems:
         raise BadOptions(problems)

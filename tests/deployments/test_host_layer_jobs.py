@@ -178,7 +178,8 @@ def test_who_holds_an_npu_is_named_and_known_exporters_are_stopped_and_started_a
 
 
 EXPORTER = """#!/bin/sh
-echo "systemctl $*" >>/var/log/calls
+name=${0##*/}
+[ "$1" = inspect ] || echo "$name $*" >>/var/log/calls
 case $1 in
     stop) kill $(cat /run/exporter);;
     start) echo started >>/run/exporter-started;;
@@ -186,19 +187,29 @@ esac
 """
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_an_exporter_is_started_again_also_when_the_driver_fails(host, fails):
+BOX = "5e" * 32
+
+
+@pytest.mark.parametrize(
+    ("fails", "group", "program", "name"),
+    [
+        (False, "/system.slice/npu-exporter.service", "systemctl", "npu-exporter.service"),
+        (True, "/system.slice/npu-exporter.service", "systemctl", "npu-exporter.service"),
+        (True, f"/system.slice/docker-{BOX}.scope", "docker", BOX),
+    ],
+)
+def test_an_exporter_is_started_again_also_when_the_driver_fails(host, fails, group, program, name):
     wrong = {"driver": {"trouble": "exit 1"}} if fails else {}
     made = with_packages(host, planned(), **wrong)
-    host.put("/usr/bin/systemctl", EXPORTER, 0o755)
+    host.put(f"/usr/bin/{program}", EXPORTER, 0o755)
     host.sh("cp /bin/sleep /opt/npu-exporter")
     host.sh("/opt/npu-exporter 1000 3</dev/davinci_manager & echo $! >/run/exporter")
-    host.sh("echo 0::/system.slice/npu-exporter.service >/run/cgroup")  # its unit, as systemd would have it
+    host.sh(f"echo 0::{group} >/run/cgroup")  # as systemd or docker would have it
     host.sh("mount --bind /run/cgroup /proc/$(cat /run/exporter)/cgroup")
     attempt = host.start(write(host, made))
     host.run(attempt)
-    assert "systemctl stop npu-exporter.service" in host.calls(), host.said(attempt)
-    assert host.calls()[-1] == "systemctl start npu-exporter.service"
+    assert f"{program} stop {name}" in host.calls(), host.said(attempt)
+    assert host.calls()[-1] == f"{program} start {name}"
     assert "driver --nox11" in "\n".join(host.calls())
     assert bool(host.events(attempt, "waiting_reboot")) is not fails
     assert host.sh("cat /var/lib/ascend-console-root/exporters.json; echo") == "[]\n"

@@ -164,7 +164,8 @@ def test_a_kind_that_needs_root_is_refused_in_words_where_the_server_has_none(cl
     sent = client.post("/jobs/new", {"server": "kp-01", "kind": "reboot", "full": "1", "wait": "1"})
     assert sent.status_code == 409 and "needs root" in sent.content.decode()
     page = client.get("/servers/kp-01/").content.decode()
-    assert ("Missing here, since they need root: Restart the server" in " ".join(page.split())) is bool(facts)
+    lacks = "Missing here, since they need root: Change driver and firmware, Restart the server, Reset NPUs."
+    assert (lacks in " ".join(page.split())) is bool(facts)
 
 
 def test_nobody_is_told_to_join_the_consoles_own_machine(client, server, operator):
