@@ -155,7 +155,7 @@ class Play:
             maker.tick()
             if self._is_unwanted() and not always:
                 cut = Cut(cancelled=True)
-            elif time.monotonic() >= until:
+            elif time.monotonic() >= until and not always:
                 cut = Cut(late=True)
             else:
                 cut = Cut(asked=heard.question())
