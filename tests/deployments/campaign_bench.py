@@ -2,10 +2,12 @@
 
 from datetime import timedelta
 
-from django.utils import timezone
+import pytest
+from django.utils import timezone, translation
 
+from console.models import User
 from deployments.models import Batch, Job, Server
-from deployments.services import batches, campaigns, selection
+from deployments.services import batches, campaign_soak, campaigns, selection
 from deployments.services.campaign_rings import Order
 from tests.deployments.handed import finish
 from tests.deployments.stack_facts import facts
@@ -69,3 +71,47 @@ def install(*made):
     finish(*made)
     told(*made, **THERE)
     batches.advance_all({job.batch_id for job in made})
+
+
+def fresh(campaign):
+    return campaigns.find(campaign.pk)
+
+
+@pytest.fixture
+def in_english():
+    with translation.override("en"):
+        yield
+
+
+@pytest.fixture(name="clock")
+def fixture_clock(monkeypatch):
+    """The moment by which rings are judged, moved by tests."""
+
+    class Clock:
+        ahead = timedelta()
+
+        def move(self, **span):
+            self.ahead += timedelta(**span)
+
+    found = Clock()
+    monkeypatch.setattr(campaign_soak, "now_is", lambda: timezone.now() + found.ahead)
+    return found
+
+
+@pytest.fixture(name="second")
+def fixture_second():
+    return User.objects.create_user("wang", role="operator")
+
+
+@pytest.fixture(name="ask")
+def fixture_ask(operator):
+    return lambda asked=None, **more: ask_for(operator, asked, **more)
+
+
+@pytest.fixture(name="begun")
+def fixture_begun(ask, second):
+    def make(**more):
+        campaign = ask(**more)
+        return campaigns.approve(campaign, by=second, seen=campaign.digest, note="seen")
+
+    return make
