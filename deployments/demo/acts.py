@@ -77,6 +77,8 @@ def _as_root(words: list[str], scene: Scene, fault: str) -> Act:
         return acts_host.driver_tools(scene, name[:3], rest[0], fault)
     if name in ("run-group", "run-user"):
         return acts_host.run_account(scene)
+    if name == "start-exporters":
+        return _said("npu-exporter.service: started")
     if name in ("uninstall-driver", "uninstall-firmware"):
         return acts_host.uninstall(scene, name.removeprefix("uninstall-"))
     if name == "package-part-uninstall" and rest:
@@ -98,6 +100,9 @@ def _module(name: str, words: list[str], scene: Scene) -> Act:
         f"{OWN}without_cuda": lambda: acts_env.requirements(scene, words[1]),
         "deployments.agent.wheels": lambda: acts_env.fetch_wheels(scene, words[0], words[2]),
         "deployments.kinds.check_probes": lambda: acts_env.probes(words[0], host_of(scene)),
+        "deployments.agent.holders": lambda: acts_host.holders(scene),
+        f"{OWN}window": lambda: _said(f"simulated: it is within {words[0]} at once"),
+        "deployments.kinds.reboot_look": lambda: _said(f"{len(scene.server.chips)} / {len(scene.server.chips)}"),
     }
     if name == f"{OWN}activate":
         if words[0] == "use":

@@ -82,6 +82,15 @@ def package(scene: Scene, path: str, prefix: str, fault: str, *, over: bool) -> 
     return ended
 
 
+def holders(scene: Scene) -> Act:
+    """`deployments.agent.holders`: nobody, or each process that npu-smi shows."""
+    held = scene.running()
+    yield str(len(held))
+    for engine in held:
+        yield f"{engine.program} ({engine.user}): NPU {', '.join(map(str, engine.chips))}"
+    return Ended(1) if held else DONE
+
+
 def _driver(scene: Scene, version: str, fault: str, *, over: bool) -> Act:
     name, version = "Driver", version.lower()
     yield says(name, "INFO", f"Start time: {time.strftime('%Y-%m-%d %H:%M:%S')}")
