@@ -10,10 +10,10 @@ from typing import Any
 from django.utils import translation
 from django.utils.translation import gettext as _
 
-from console.errors import ConsoleError, Invalid
+from console.errors import Conflict, ConsoleError, Invalid
 from deployments.kinds import install
 from deployments.models import Npu, Server
-from deployments.services import campaign_rings, installs, jobs, selection, speaking, stacks, waiting
+from deployments.services import campaign_rings, installs, jobs, packages, selection, speaking, stacks, waiting
 from deployments.services.campaign_rings import Order, Placed
 from deployments.stacks import plan
 from deployments.stacks.catalogue import Stack
@@ -83,8 +83,9 @@ class Planner:
     def __init__(self, stack: Stack, params: Mapping[str, Any]) -> None:
         self.stack = stack
         self.params = {name: value for name, value in params.items() if name in param_names() and value}
-        self._options: dict[tuple[bool, bool], Options] = {}
-        self._plans: dict[tuple[Installed, Options], tuple[plan.Plan, str]] = {}
+        self._options: dict[tuple[Any, ...], Options] = {}
+        self._plans: dict[tuple[Installed, Options, bool], tuple[plan.Plan, str]] = {}
+        self._digests = packages.every_digest()
 
     def lines(self, servers: Sequence[Server]) -> list[Line]:
         """Raises Invalid, NotFound where the choices cannot be."""
@@ -96,6 +97,8 @@ class Planner:
 
     def _line(self, server: Server, npus: list[str]) -> Line:
         has = stacks.row_of(server).has
+        if because := self._unfit(server, has):
+            return Line(server, has, "cannot", None, "", because)
         base, digest = self._plan(server, has)
         made = plan.around(base, None, npus)
         if because := self._obstacle(server, made):
@@ -104,31 +107,38 @@ class Planner:
         return Line(server, has, word, made, digest, None)
 
     def _plan(self, server: Server, has: Installed) -> tuple[plan.Plan, str]:
-        options = self._options_of(server)
-        if (has, options) not in self._plans:
-            made = plan.make(has, self.stack, stacks.catalogue(), options)
-            self._plans[has, options] = (made, installs.digest(made))
-        return self._plans[has, options]
+        sort = (has, self._options_of(server, has), server.simulated)
+        if sort not in self._plans:
+            made = plan.make(has, self.stack, stacks.catalogue(), sort[1])
+            made = stacks.completed(made, simulated=server.simulated, known=self._digests)
+            self._plans[sort] = (made, installs.digest(made))
+        return self._plans[sort]
 
-    def _options_of(self, server: Server) -> Options:
-        """What an operator chose, as it is on such a server: on the console's own machine a bundle lies there."""
-        sort = (server.is_local, server.simulated)
+    def _options_of(self, server: Server, has: Installed) -> Options:
+        """What an operator chose, as it is on such a server: a bundle is for one architecture and one Python, and on
+        the console's own machine it lies there. Raises Conflict where it does not fit."""
+        sort: tuple[Any, ...] = (server.is_local,)
+        if "bundle" in self.params:
+            sort += (has.arch, has.python, has.pythons)
         if sort not in self._options:
-            self._options[sort] = installs.options_for(server, dict(self.params))
+            self._options[sort] = installs.options_for(server, dict(self.params), self.stack)
         return self._options[sort]
+
+    def _unfit(self, server: Server, has: Installed) -> Text | None:
+        def refuse() -> None:
+            self._options_of(server, has)
+
+        try:
+            refuse()
+        except Conflict:
+            return in_both(refuse)
+        return None
 
     def _obstacle(self, server: Server, made: plan.Plan) -> Text | None:
         def refuse() -> ConsoleError | None:
             jobs.check_present(server)
             speaking.check_speaks(server, KIND)
-            if wrong := installs.obstacle(server, made):
-                return wrong
-            if any(step.needs_root for step in made.to_run) and not server.has_root:
-                return Invalid(
-                    _("%(server)s has no root helper, which the plan needs.") % {"server": server.name},
-                    _("Join it again as root, without NO_ROOT_HELPER."),
-                )
-            return None
+            return installs.obstacle(server, made)
 
         return in_both(refuse)
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db import transaction
@@ -84,12 +84,18 @@ def as_json(row: VendorPackage) -> dict[str, Any]:
 # ---------- plans ----------
 
 
-def sealed(made: plan.Plan) -> plan.Plan:
-    """The plan with the digest of each package that root runs; one that is not known is a gap. A query at most."""
+def every_digest() -> dict[str, str]:
+    """{file name: SHA-256} of all. One query."""
+    return dict(VendorPackage.objects.values_list("name", "sha256"))
+
+
+def sealed(made: plan.Plan, known: Mapping[str, str] | None = None) -> plan.Plan:
+    """The plan with the digest of each package that root runs; one that is not known is a gap. A query at most, and
+    none where the digests are given."""
     wanted = [step.action[1] for step in made.to_run if _takes_package(step)]
     if not wanted:
         return made
-    known = digests(wanted)
+    known = digests(wanted) if known is None else known
     gaps = [_gap(name) for name in dict.fromkeys(wanted) if name not in known and not _is_open(name)]
     steps = tuple(_sealed(step, known) for step in made.steps)
     return dataclasses.replace(made, steps=steps, gaps=(*made.gaps, *gaps))
@@ -99,7 +105,7 @@ def _takes_package(step: PlannedStep) -> bool:
     return len(step.action) == 3 and step.action[0].startswith("package-")
 
 
-def _sealed(step: PlannedStep, known: dict[str, str]) -> PlannedStep:
+def _sealed(step: PlannedStep, known: Mapping[str, str]) -> PlannedStep:
     if not _takes_package(step) or step.action[1] not in known:
         return step
     return dataclasses.replace(step, action=(*step.action[:2], known[step.action[1]]))

@@ -218,14 +218,20 @@ def plan_for(server: Server, stack: Stack, options: Options, holders: Sequence[H
     """The plan for a server as it is now. `holders`: who holds its NPUs, None where nobody knows."""
     npus = [bus_id for bus_id in server.npus.values_list("bus_id", flat=True) if bus_id]
     made = plan.make(row_of(server).has, stack, catalogue(), options, holders=holders, npus=npus)
-    return faults.restarting(made) if server.simulated else packages.sealed(made)
+    return completed(made, simulated=server.simulated)
 
 
 def host_plan_for(server: Server, options: Options, holders: Sequence[Holder] | None) -> plan.Plan:
     """The plan that changes driver and firmware alone."""
     npus = [bus_id for bus_id in server.npus.values_list("bus_id", flat=True) if bus_id]
     made = plan.host_only(row_of(server).has, catalogue(), options, holders=holders, npus=npus)
-    return faults.restarting(made) if server.simulated else packages.sealed(made)
+    return completed(made, simulated=server.simulated)
+
+
+def completed(made: plan.Plan, *, simulated: bool, known: Mapping[str, str] | None = None) -> plan.Plan:
+    """The plan with the digests of what root runs (`known`, where they were read before), or with the restarts that
+    only a simulated server has."""
+    return faults.restarting(made) if simulated else packages.sealed(made, known)
 
 
 # ---------- JSON ----------
