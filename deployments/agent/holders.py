@@ -79,7 +79,7 @@ def problem(
             print(told.stdout + told.stderr, flush=True)
             continue
         if time.monotonic() >= until:
-            return _held(there)
+            return words(there)
         time.sleep(0.25)
 
 
@@ -111,7 +111,8 @@ def _lives(pid: Any) -> bool:
     return not isinstance(pid, int) or Path(f"/proc/{pid}").exists()
 
 
-def _held(there: list[dict[str, Any]]) -> Text:
+def words(there: list[dict[str, Any]]) -> Text:
+    """Who they are: [{"pid", "user", "name", "devices", …}]."""
     zh, en = "；".join(map(_line_zh, there[:SHOWN])), "; ".join(map(_line_en, there[:SHOWN]))
     more = f" (+{len(there) - SHOWN})" if len(there) > SHOWN else ""
     return Text(
@@ -147,9 +148,11 @@ def _line(one: dict[str, Any], container: str, ours: str, by_hand: str, kubernet
 
 def _attempt(pid: Any) -> str:
     """The run of a job of ours that the process belongs to, ''."""
+    if not isinstance(pid, int):
+        return ""
     try:
-        found = Path(f"/proc/{int(pid)}/environ").read_bytes().split(b"\0")
-    except (OSError, ValueError, TypeError):
+        found = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
         return ""
     told = next((word for word in found if word.startswith(b"ASCEND_ATTEMPT=a")), b"")
     return told.partition(b"=")[2].decode(errors="replace")[:40]

@@ -54,7 +54,7 @@ def _program(words: list[str], step: Step, scene: Scene, fault: str) -> Act:
     if words[:1] == ["npu-smi"]:
         return _tool(words, scene)
     if words[:1] and words[0] in RUNTIMES:
-        return acts_env.container(scene, words)
+        return acts_env.container(scene, words, step.reads.value if step.reads else "")
     if words[:2] == ["python", "-c"]:
         return acts_env.try_python(scene, _stack_of(step), words[2])
     if words[:1] and words[0].endswith("/bin/msmodelslim"):
@@ -93,6 +93,7 @@ def _as_root(words: list[str], scene: Scene, fault: str) -> Act:
 
 def _module(name: str, words: list[str], scene: Scene) -> Act:
     acted: dict[str, Callable[[], Act]] = {
+        f"{OWN}there": lambda: acts_env.mounts(scene, words),
         f"{OWN}room": lambda: acts_env.free_room(scene, *words),
         f"{OWN}in_group": lambda: acts_env.is_in_group(scene, *words),
         f"{OWN}remove": lambda: acts_env.remove(scene, *words),

@@ -10,6 +10,7 @@ from deployments.kinds.check_probes import __main__ as check_probes
 from deployments.kinds.check_probes.finding import item
 from deployments.kinds.check_probes.host import Host
 from deployments.stacks import activate, in_group, room
+from deployments.stacks.evidence import ACTED
 from deployments.stacks.installed import ROOT
 from deployments.stacks.said import FINE
 from deployments.steps import PYTHON, Step, Text
@@ -272,24 +273,36 @@ def try_python(scene: Scene, folder: str, script: str) -> Act:
     return DONE if has.get("torch") else Ended(1)
 
 
-def container(scene: Scene, words: list[str]) -> Act:
-    """docker or podman: load, pull, image inspect, run."""
-    marker = "/var/lib/containers/vllm-ascend"
+def container(scene: Scene, words: list[str], image: str) -> Act:
+    """docker or podman: version, load, pull, image inspect, rm, run. `image` is what a load brings."""
+    marker = f"/{ACTED}"
+    if words[1:2] in (["version"], ["rm"]):
+        yield f"Client: {words[0]} (simulated)" if words[1] == "version" else words[-1]
+        return DONE
     if words[1:2] in (["pull"], ["load"]):
         yield f"{words[-1]}: Pulling from ascend/vllm-ascend" if words[1] == "pull" else "Loading layers"
         for n in range(4):
             yield 3.0
             yield f"{'3f1c9a7be0d4'[n:]}{n}: Pull complete"
-        scene.change({marker: words[-1]})
+        scene.change({marker: f"{image or words[-1]}\n"})
         yield f"Status: Downloaded newer image for {words[-1]}" if words[1] == "pull" else "Loaded image"
         return DONE
     if words[1:3] == ["image", "inspect"]:
         there = scene.exists(marker)
-        yield f'[{{"RepoTags": ["{words[-1]}"], "Architecture": "arm64"}}]' if there else "Error: No such image"
+        yield "linux/arm64" if there else "Error: No such image"
         return DONE if there else Ended(1)
     yield 4.0
     if scene.has.loaded is None:
         yield "RuntimeError: Initialize: can't get ascend_hal device count"
         return Ended(1)
     yield "True 1"
+    return DONE
+
+
+def mounts(scene: Scene, paths: list[str]) -> Act:
+    """`deployments.stacks.there`: devices and files of the driver, which go and come with it."""
+    if scene.has.loaded is None:
+        yield f"not there: {paths[0]}"
+        return Ended(1)
+    yield f"{len(paths)} are there"
     return DONE

@@ -3,6 +3,7 @@
 import re
 import time
 
+from deployments.agent.holders import words
 from deployments.demo import contents, root, systems
 from deployments.demo.scene import ARCH, DONE, Act, Bare, Ended, Scene
 from deployments.stacks.cann_layer import INFO, NEW_LAYOUT
@@ -84,11 +85,14 @@ def package(scene: Scene, path: str, prefix: str, fault: str, *, over: bool) -> 
 
 def holders(scene: Scene) -> Act:
     """`deployments.agent.holders`: nobody, or each process that npu-smi shows."""
-    held = scene.running()
+    # A number as text: no process of this machine is looked up by it.
+    held = [
+        {"pid": str(next(iter(engine.pids), "?")), "user": engine.user, "name": engine.program,
+         "devices": [f"davinci{chip}" for chip in engine.chips]}
+        for engine in scene.running()
+    ]  # fmt: skip
     yield str(len(held))
-    for engine in held:
-        yield f"{engine.program} ({engine.user}): NPU {', '.join(map(str, engine.chips))}"
-    return Ended(1) if held else DONE
+    return Ended(1, words(held)) if held else DONE
 
 
 def _driver(scene: Scene, version: str, fault: str, *, over: bool) -> Act:

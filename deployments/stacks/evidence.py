@@ -13,13 +13,14 @@ MOST_BYTES = 256 * 1024
 MOST_FILES = 40
 IMAGE = re.compile(r"(docker|podman|nerdctl) image")  # in place of a file
 ANSWER_S = 60.0
+ACTED = "var/lib/containers/images"  # of a simulated server: the names of its images
 
 
 def found(evidence: Evidence, root: Path = Path("/")) -> bool:
     """Whether the file is there, and holds the line; of an environment's Python, whether the packages are installed
     whole, in these versions; of a folder, whether it is of that version by its name or by a file of its installer."""
     if engine := IMAGE.fullmatch(evidence.file):
-        return root == Path("/") and _has_image(engine[1], evidence.value)
+        return _has_image(engine[1], evidence.value) if root == Path("/") else _holds(root / ACTED, evidence.value)
     path = root / evidence.file.lstrip("/")
     if path.is_dir():
         told = evidence.value.partition("=")[2] == path.name

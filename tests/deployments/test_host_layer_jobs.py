@@ -104,8 +104,10 @@ def test_an_upgrade_takes_the_firmware_first_and_a_downgrade_uninstalls_both_bef
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"code": 1, "trouble": "echo '[ERROR]Dkms install failed, details in : x.log'; exit 1"}, "DKMS could"),
-        ({"code": 1, "trouble": "echo '[ERROR]The list of missing tools: lspci,ifconfig,'; exit 1"}, "Tools that the"),
+        ({"code": 1, "trouble": "echo '[ERROR]Dkms install failed, details in : x.log'; exit 1"},
+         "kernel modules were not built"),
+        ({"code": 1, "trouble": "echo '[ERROR]The list of missing tools: lspci,ifconfig,'; exit 1"},
+         "commands that the installer lacks"),
         ({"trouble": "printf 'Do you want to try build driver after input kernel absolute path? [y/n]: '; sleep 60"},
          "It asks “Do you want to try build driver after input kernel absolute path? [y/n]:”"),
         ({"says": "bye", "code": 0}, "did not print what it prints on success"),
