@@ -4,6 +4,7 @@ Both are worth nothing where somebody else can change the helper, its Python, or
 none is installed, and the server works without the job kinds that need root.
 """
 
+import contextlib
 import os
 import shutil
 import stat
@@ -101,12 +102,20 @@ def put_leave(prefix: Path) -> None:
         _write(program, f'#!/bin/sh\ncd /\nexec "{prefix}/bin/ascend-console" leave --after 1\n', 0o755)
 
 
+def _tidy(folder: Path) -> None:
+    """Take the folder of packages away where nothing lies in it, and what it lay in."""
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+        folder.parent.rmdir()
+
+
 def take_away(prefix: Path) -> None:
     """Remove both; a sudoers file that names another installation's helper stays."""
     helper = prefix / "bin" / "root-helper"
     try:
         if os.geteuid() == 0 and f"NOPASSWD: {helper}\n" in SUDOERS.read_text(errors="replace"):
             SUDOERS.unlink()
+            _tidy(Path(root_helper.PACKAGES))
     except OSError:
         pass  # there is none
     helper.unlink(missing_ok=True)
