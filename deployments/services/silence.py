@@ -147,13 +147,14 @@ def _is_excused(server: Server) -> bool:
 
 
 def _alert(simulated: bool, before: Doubt | None, now: Doubt | None) -> None:
-    """One for all of them, instead of one for each."""
+    """One for all of them, instead of one for each; it tells how many there are at most."""
     subject = "simulated" if simulated else ""
     if before and not now:
         log.warning("doubt is over (%s)", subject or "real servers")
         alerts.resolve(ALERT, subject)
-    elif now and not before:
-        log.warning("doubt: %s of %s servers fell silent (%s)", now.silent, now.of, subject or "real servers")
+    elif now and (not before or now.silent > before.silent):
+        if not before:
+            log.warning("doubt: %s of %s servers fell silent (%s)", now.silent, now.of, subject or "real servers")
         kind = Text("台模拟服务器" if simulated else "台服务器", "simulated servers" if simulated else "servers")
         alerts.fire(
             ALERT,

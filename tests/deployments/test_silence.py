@@ -205,6 +205,14 @@ def test_no_job_is_lost_no_wave_begins_and_one_alert_is_open_until_they_are_back
     assert running.state == JobState.LOST, "a single silent server is believed"
 
 
+def test_the_alert_counts_those_that_follow(world):
+    world.turn(*world.real[6:], *world.demo, seconds=20)
+    assert "6 of 10" in Alert.objects.get(ended_at=None).what[1]
+    world.turn(*world.real[8:], *world.demo, seconds=30)
+    world.turn(*world.real[4:], *world.demo, seconds=5)
+    assert "8 of 10" in Alert.objects.get(ended_at=None).what[1]
+
+
 def test_simulated_servers_are_doubted_apart(world):
     world.turn(*world.real, seconds=20)
     assert [one.simulated for one in doubt.read()] == [True]

@@ -166,7 +166,7 @@ def test_each_state_has_its_words(as_operator, attempt):
 def test_a_silent_server_is_said_before_and_after_its_job_is_queued(as_operator, attempt):
     Server.objects.update(last_seen_at=timezone.now() - timedelta(seconds=30), simulated=True)
     form = as_operator.get("/jobs/new?server=kp-01").content.decode()
-    assert "kp-01 is silent, last heard 30 s ago. It takes the job when it is back." in form
+    assert re.search(r"kp-01 is silent, last heard 3\d s ago. It takes the job when it is back.", form)
     assert "kp-01 is simulated" in form
     assert "kp-01 is silent." in as_operator.get(f"/jobs/{attempt.job_id}/").content.decode()
 
