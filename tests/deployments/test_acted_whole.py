@@ -43,8 +43,11 @@ def facts_say(console, token, **wanted):
     return until(look, 60, every=0.3)
 
 
+FIRMWARE = "9.0.0.0.205"
+
+
 def queue(console, token, **params):
-    body = {"kind": "install", "server": SERVER, "params": {"stack": STACK, "firmware": "9.0.0.0.205", **params}}
+    body = {"kind": "install", "server": SERVER, "params": {"stack": STACK, "firmware": FIRMWARE, **params}}
     return console.call("/jobs", token, body)
 
 
@@ -67,11 +70,22 @@ def test_a_fault_then_the_way_out_then_nothing_is_left_to_do(console, token):
     assert "half installed" in shown
     assert "Upgrade the driver to 26.0.rc1" in Browser(console).get(f"/stacks/{STACK}/plan/{SERVER}/")
 
-    job = queue(console, token)
+    until(lambda: console.call(f"/servers/{SERVER}", token)["maintenance"], 20)
+    assert "host-change-failed" in [one["name"] for one in console.call("/alerts", token)["alerts"]]
+    page = " ".join(Browser(console).get(f"/servers/{SERVER}/").split())
+    assert "26.0.rc1" in page and "in maintenance" in page
+
+    params = {"driver": "26.0.rc1", "firmware": FIRMWARE}  # it starts in maintenance, too
+    job = console.call("/jobs", token, {"kind": "drivers", "server": SERVER, "params": params})
     job_in(console, token, job, "waiting_reboot")
     ended = job_in(console, token, job, "succeeded", "failed", "lost")
     assert ended["state"] == "succeeded", ended["reason"]
-    after = facts_say(console, token, driver="26.0.rc1", driver_whole=True, firmware="9.0.0.0.205")
+    until(lambda: "host-change-failed" not in [one["name"] for one in console.call("/alerts", token)["alerts"]], 20)
+    console.call(f"/servers/{SERVER}/maintenance", token, {"maintenance": False})
+    job = queue(console, token)
+    ended = job_in(console, token, job, "succeeded", "failed", "lost")
+    assert ended["state"] == "succeeded", ended["reason"]
+    after = facts_say(console, token, driver="26.0.rc1", driver_whole=True, firmware=FIRMWARE)
     assert after["boot_id"] != before["boot_id"]
     until(lambda: verdict_of(console, token) == "matches", 30, every=0.3)
     assert [row["state"] for row in console.call("/stacks", token)["drift"]] == ["in_line"]
