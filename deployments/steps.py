@@ -38,7 +38,8 @@ class Step:
     that `reads` something must have brought it about; with `once` it is skipped where that is there before.
     `accepts` are exit codes that are no failure, `says` patterns (any case) of which one must be printed, `means`
     patterns with what it means that they were printed by a step that failed. An `unattended` step is ended when it
-    asks a question. While a step prints nothing, it is told how much has come into the folder that it `fills`.
+    asks a question. While a step prints nothing, it is told how much has come into the folder that it `fills`. By an
+    exit code of `skips` it tells that there was nothing for it to do.
 
     A step that goes on `to_its_end` is not ended by a cancel or its deadline: the job ends behind it. One that is run
     `always` puts right what a step before has changed, also where one failed since or the job was cancelled.
@@ -57,6 +58,7 @@ class Step:
     reads: Evidence | None = None
     once: bool = False
     accepts: tuple[int, ...] = (0,)
+    skips: tuple[int, ...] = ()
     says: tuple[str, ...] = ()
     means: tuple[tuple[str, Text], ...] = ()
     unattended: bool = False

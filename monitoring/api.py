@@ -37,6 +37,7 @@ class PlanChoices(Schema):
     registry: str = Field(default="", max_length=300, description="Registry of images")
     image_archive: str = Field(default="", max_length=300, description="Archive on the server to load the image from")
     python: str = Field(default="", max_length=300, description="Path or version of the Python to use")
+    smoke_model: str = Field(default="", max_length=300, description="Folder on the server with a model to try it with")
 
 
 @router.get("/servers", summary="Servers with their state and NPU counts")

@@ -34,7 +34,7 @@ PIPE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a step ended: `state` is succeeded, failed or cancelled; `exit` is None where nothing ran.
+    """How a step ended: `state` is succeeded, skipped, failed or cancelled; `exit` is None where nothing ran.
 
     `late` says that we ended it, because its time was over.
     """
@@ -244,6 +244,8 @@ def judge(step: Step, code: int, heard: Heard, *, late: bool, asked: str, cancel
         return Outcome("failed", number, _asks(asked))
     if cancelled:
         return Outcome("cancelled", number, Text("已按请求取消。", "Cancelled on request."))
+    if code in step.skips:
+        return Outcome("skipped", code)
     if code in step.accepts:
         return Outcome("succeeded", code) if heard.said else Outcome("failed", code, heard.meaning or UNSAID)
     if question := heard.last_question():

@@ -97,6 +97,7 @@ def _module(name: str, words: list[str], scene: Scene) -> Act:
         f"{OWN}room": lambda: acts_env.free_room(scene, *words),
         f"{OWN}in_group": lambda: acts_env.is_in_group(scene, *words),
         f"{OWN}remove": lambda: acts_env.remove(scene, *words),
+        f"{OWN}one_prompt": lambda: acts_env.answer_once(scene, words, host_of(scene)),
         f"{OWN}retire": lambda: acts_env.retire(scene, *words),
         f"{OWN}without_cuda": lambda: acts_env.requirements(scene, words[1]),
         "deployments.agent.wheels": lambda: acts_env.fetch_wheels(scene, words[0], words[2]),

@@ -9,7 +9,7 @@ from deployments.demo.scene import DONE, Act, Ended, Item, Scene
 from deployments.kinds.check_probes import __main__ as check_probes
 from deployments.kinds.check_probes.finding import item
 from deployments.kinds.check_probes.host import Host
-from deployments.stacks import activate, in_group, room
+from deployments.stacks import activate, in_group, one_prompt, room
 from deployments.stacks.evidence import ACTED
 from deployments.stacks.installed import ROOT
 from deployments.stacks.said import FINE
@@ -271,6 +271,26 @@ def try_python(scene: Scene, folder: str, script: str) -> Act:
     else:
         yield f"{folder}/venv {has.get('torch', '?')}"
     return DONE if has.get("torch") else Ended(1)
+
+
+def answer_once(scene: Scene, words: list[str], host: Host) -> Act:
+    """`deployments.stacks.one_prompt`: a model that is there answers, on the first NPU without a process."""
+    start = next(n for n, word in enumerate(words) if word.startswith("/"))
+    on, places = words[words.index("--on") + 1], words[start + 1 :]
+    model = next((one for one in places if scene.exists(f"{one}/config.json")), "")
+    index = one_prompt.free_npu(host) if on == "npu" else None
+    if not model or (on == "npu" and index is None):
+        why = one_prompt.NONE_FREE if model else one_prompt.no_model(places)
+        yield f"{why.zh} {why.en}"
+        return Ended(one_prompt.NOT_TRIED)
+    if on == "npu":
+        yield f"NPU {index}: {model}"
+        if scene.has.loaded is None:
+            yield "RuntimeError: Initialize: can't get ascend_hal device count"
+            return _ended(one_prompt.did_not_answer(model, 1))
+    yield 8.0
+    yield f"16 tokens in 0.62 s, loaded in 7.1 s: {model}"
+    return DONE
 
 
 def container(scene: Scene, words: list[str], image: str) -> Act:

@@ -43,6 +43,7 @@ class Params:
     python: str = param("text", zh="Python", en="Python", default="")
     driver: str = param("text", zh="驱动版本", en="Driver version", default="")
     firmware: str = param("text", zh="固件版本", en="Firmware version", default="")
+    smoke_model: str = param("text", zh="试用模型的目录", en="Folder of a model to try it with", default="")
     fault: str = param(
         "choice", zh="模拟故障", en="Simulate a fault", default="", choices=CHOICES,
         help=Text("只有模拟服务器才有。", "Only simulated servers have it."),

