@@ -285,7 +285,8 @@ LEFT_OVER = ("root/ascend/", "opt/ascend-console/stacks/", "models/")  # old fil
 
 
 def _left_over(server: DemoServer) -> dict[str, str]:
-    """What years leave on a server: logs of CANN, and on some a stack that nothing points to and half a download."""
+    """What years leave on a server: logs of CANN, on some a stack that nothing points to, half a download, a model
+    to try stacks with."""
     line = "[ERROR] RUNTIME(21000,python3):2026-09-20 stream synchronize failed, stream_id=2\n"
     base = "root/ascend/log/debug"
     made = {f"{base}/plog/plog-{9_000_000 + n}_2026092{n}.log": line * 40 * (n + 1) for n in range(3)}
@@ -294,6 +295,8 @@ def _left_over(server: DemoServer) -> dict[str, str]:
         old = "opt/ascend-console/stacks/vllm-ascend-0.13.0"
         made[f"{old}/activate"] = f"export ASCEND_CONSOLE_STACK={old.rpartition('/')[2]}\n"
         made[f"{old}/venv/pyvenv.cfg"] = "home = /usr/bin\nversion = 3.11.6\n" + "# \n" * 900
+    if server.index % 4 == 0:
+        made["models/smoke-model/config.json"] = '{"architectures": ["Qwen2ForCausalLM"]}\n'
     if server.index % 3 == 0:
         made["models/qwen3-8b/.cache/huggingface/download/model-2.safetensors.6f1a.incomplete"] = "0" * 3000
     return made

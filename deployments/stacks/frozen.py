@@ -62,7 +62,8 @@ def _step(row: dict[str, Any]) -> Step:
         raise ValueError("unknown fields")
     argv = [_word(word) for word in row.get("argv", [])]
     made = {**row, "title": Text(*row["title"]), "argv": argv, "accepts": tuple(row.get("accepts", (0,))),
-            "skips": tuple(row.get("skips", ())), "says": tuple(row.get("says", ())), "env": {_word(k): _word(v) for k, v in row.get("env", {}).items()},
+            "skips": tuple(row.get("skips", ())), "says": tuple(row.get("says", ())),
+            "env": {_word(k): _word(v) for k, v in row.get("env", {}).items()},
             "means": tuple((_word(pattern), Text(*words)) for pattern, words in row.get("means", ()))}  # fmt: skip
     for name in ("evidence", "reads"):
         made[name] = Evidence(*map(_word, row[name])) if row.get(name) else None

@@ -72,9 +72,9 @@ def test_plan_and_act_on_every_family(tmp_path, name, has, stack, options, mode,
     boot_id = server.facts()["boot_id"]
     log = server.install(stack, **options)
     assert log.ended["state"] == "succeeded", log.text
-    assert log.steps == [
-        (step.title.en, "skipped" if step.state == "satisfied" else "succeeded") for step in made.steps
-    ]
+    skipped = {step.key for step in made.steps if step.state == "satisfied"}
+    skipped |= {"one_prompt"} if server.made.index % 4 else set()  # no model lies there
+    assert log.steps == [(step.title.en, "skipped" if step.key in skipped else "succeeded") for step in made.steps]
 
     assert word(server, stack) == verdict.MATCHES
     facts = server.facts()

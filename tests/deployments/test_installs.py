@@ -76,7 +76,7 @@ def test_what_was_shown_is_what_the_job_runs(browser, server):
     assert f"/stacks/{STACK}/install/kp-1/?index=" in shown
     asked = page.get(f"/stacks/{STACK}/install/kp-1/?index=https://index.example/simple").content.decode()
     assert (
-        "Install cpu-0.32.0 on kp-1?" in asked and "https://index.example/simple" in asked and "10 steps run" in asked
+        "Install cpu-0.32.0 on kp-1?" in asked and "https://index.example/simple" in asked and "11 steps run" in asked
     )
     found = installs.plan_of(
         server, stacks.find(STACK), installs.options_for(server, {"index": "https://index.example/simple"})
@@ -278,7 +278,7 @@ def test_a_stack_that_is_there_and_in_use_is_satisfied_and_another_is_switched_t
     assert [step.key for step in made.steps] == ["packages", "tools"] and not made.to_run
     told(server, pythons=THERE, stack_current="cpu-0.1")
     made = installs.plan_of(server, stacks.find(STACK), installs.options_for(server, {}))
-    assert [step.key for step in made.to_run] == ["activate", "smoke", "tools_smoke", "use"]
+    assert [step.key for step in made.to_run] == ["activate", "smoke", "one_prompt", "tools_smoke", "use"]
     assert stacks.verdict_of(stacks.row_of(server), stacks.find(STACK)).word == "reachable"
     told(server, pythons=THERE[:1], stack_current=STACK)
     made = installs.plan_of(server, stacks.find(STACK), installs.options_for(server, {}))

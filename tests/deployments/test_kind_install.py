@@ -74,7 +74,7 @@ def test_the_cpu_stack_is_installed_from_a_folder_and_a_second_run_skips_it(serv
     tiny_wheels.make(house)
     folder, states = install_on(server, planned(facts(root), wheelhouse=str(house)))
     assert ended(folder)["state"] == "succeeded", texts(folder, "oes")
-    assert set(states.values()) == {"succeeded"}
+    assert list(states.values()).count("skipped") == 1 and "only the import was tried" in "\n".join(texts(folder))
     assert (root / "current").readlink().name == STACK and not (root / "before").is_symlink()
     said = "\n".join(texts(folder))
     assert "0.32.0 2.13.0+cpu" in said and "usage: msmodelslim" in said and "in use: cpu-0.32.0" in said

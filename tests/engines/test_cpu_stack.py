@@ -16,6 +16,7 @@ from datetime import datetime
 import pytest
 
 from tests.deployments.joining import Browser, Host
+from tests.engines import tiny_model
 from tests.waiting import until
 from tests.whole import Whole
 
@@ -82,6 +83,8 @@ def test_the_cpu_stack_from_an_index_and_back(console, host):
     pips = [step for step in plan["steps"] if "pip" in step["argv"] and "install" in step["argv"]]
     hosts = {urllib.parse.urlsplit(address).hostname for address in plan["addresses"]}
     root = host.agent / "state" / "stacks"
+    assert host.run(f"mkdir -p {root}").returncode == 0
+    tiny_model.make(root / "smoke-model")  # the stack is used only when it has answered a prompt with it
 
     def ended(kind, stack=STACK, within=INSTALLED_WITHIN_S):
         shown = browser.get(f"/stacks/{stack}/{kind}/kp-60/")
@@ -100,7 +103,7 @@ def test_the_cpu_stack_from_an_index_and_back(console, host):
     took = time.monotonic() - began
     log = browser.get(f"/jobs/{made['id']}/raw")
     assert made["state"] == "succeeded", log[-6000:]
-    assert "usage: msmodelslim" in log and (root / "current").readlink().name == STACK
+    assert "16 tokens in" in log and "usage: msmodelslim" in log and (root / "current").readlink().name == STACK
     silent = longest_silence(log)
     tried = host.run(f". {root}/current/activate; python -c {json.dumps(SERVE)}", VLLM_NO_USAGE_STATS="1")
     assert tried.returncode == 0 and tried.stdout.split()[0] == "0.32.0" and tried.stdout.split()[-1] == "4.0", tried
@@ -126,6 +129,7 @@ def test_the_cpu_stack_from_an_index_and_back(console, host):
     assert ended("rollback")["state"] == "succeeded" and (root / "current").readlink().name == STACK
 
     size = sum(path.lstat().st_size for path in (root / STACK).rglob("*") if not path.is_symlink())
+    print(re.search(r"\d+ tokens in .*", log)[0])
     print(f"\ninstall {took:.0f} s, {size / 1e9:.1f} GB; called {', '.join(sorted(hosts))}")
     print(f"second run {second:.1f} s, rollback {back:.1f} s, longest silence of the log {silent:.0f} s")
     plain = by_hand(host, pips)

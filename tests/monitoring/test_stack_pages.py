@@ -131,6 +131,8 @@ def test_choices_change_the_plan_and_bad_ones_are_named(signed_in):
     viewer = signed_in("viewer")
     page = viewer.get(f"/stacks/{DEFAULT}/plan/kp-1/?route=container&registry=hub.example/ascend").content.decode()
     assert "hub.example/ascend/vllm-ascend:v0.23.0-openeuler" in page and "venv --clear" not in page
+    page = viewer.get(f"/stacks/{DEFAULT}/plan/kp-1/?route=venv&smoke_model=/data/tiny").content.decode()
+    assert "answer one prompt with /data/tiny" in page and 'name="smoke_model" value="/data/tiny"' in page
     bad = viewer.get(f"/stacks/{DEFAULT}/plan/kp-1/", {"driver": '"><script>', "route": "x"})
     assert bad.status_code == 422
     text = bad.content.decode()
@@ -271,6 +273,8 @@ def test_rest_tells_the_catalogue_a_stack_and_a_plan(rest, fleet):
     status, body = rest(f"/servers/kp-reach/stack-plan?stack={DEFAULT}&wheelhouse=/opt/wheels")
     assert status == 200 and body["addresses"] == [] and body["host_layer"] == "none"
     assert body["steps"][0]["evidence"]["file"] == "/usr/local/Ascend/driver/version.info"
+    status, body = rest(f"/servers/kp-reach/stack-plan?stack={DEFAULT}&smoke_model=/data/tiny")
+    assert next(one["argv"][-1] for one in body["steps"] if one["key"] == "one_prompt") == "/data/tiny"
 
 
 @pytest.mark.parametrize(
@@ -281,6 +285,7 @@ def test_rest_tells_the_catalogue_a_stack_and_a_plan(rest, fleet):
         ("/servers/kp-old/stack-plan?stack=nothing", 404, "There is no stack"),
         ("/servers/kp-old/stack-plan", 422, "stack"),
         (f"/servers/kp-old/stack-plan?stack={DEFAULT}&route=x", 422, "route"),
+        (f"/servers/kp-old/stack-plan?stack={DEFAULT}&smoke_model=../x", 422, "smoke_model"),
         (f"/servers/kp-old/stack-plan?stack={DEFAULT}&driver={'9' * 41}", 422, "driver"),
     ],
 )
