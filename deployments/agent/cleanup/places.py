@@ -11,6 +11,7 @@ from deployments.agent.cleanup.measure import OLD_SPOOL_S, used_since
 from deployments.agent.config import Config
 from deployments.kinds.check_probes.host import Host
 from deployments.kinds.check_probes.system import MODEL_FOLDERS
+from deployments.stacks import one_prompt
 from deployments.stacks.installed import NAME
 
 PLOG, LOGS, STACKS, IMAGES, DOWNLOADS, SPOOLS = CATEGORIES = (
@@ -128,7 +129,7 @@ def environments(server: Server) -> Named:
     base = server.host.stacks
     pointed = {target(server.host, f"{base}/{link}") for link in ("current", "before")}
     for name in server.host.look(base):
-        if name in ("current", "before") or name in pointed:
+        if name in ("current", "before", one_prompt.FOLDER) or name in pointed:
             continue
         if NAME.fullmatch(name) or name.startswith(".gone-"):
             yield STACKS, f"{base}/{name}", False
