@@ -247,7 +247,7 @@ def _one_prompt(draft: Draft, active: str, *, is_cpu: bool) -> None:
     places = [named] if named else usual
     one = Text("让 CPU", "Let the CPU") if is_cpu else Text("让一张 NPU", "Let one NPU")
     title = Text(
-        f"{one.zh}用 {named} 回答一句" if named else f"{one.zh}回答一句（有模型时）",
+        f"{one.zh} 用 {named} 回答一句" if named else f"{one.zh} 回答一句（有模型时）",
         f"{one.en} answer one prompt with {named}" if named else f"{one.en} answer one prompt, where a model is there",
     )
     dtype = ["--dtype", "float16"] if draft.family == "310P" and not is_cpu else []  # it has no bf16
