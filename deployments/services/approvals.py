@@ -54,7 +54,7 @@ def ask(job: Job, *, by: User) -> Approval:
     made = Approval.objects.create(
         job=job, requester=by, asked_at=now, expires_at=now + timedelta(days=VALID_DAYS)
     )  # fmt: skip
-    title, until = Text(*kinds.title(job.kind)), clock.words(made.expires_at)
+    title, until = Text(*kinds.title(job.kind)), clock.words(made.expires_at, clock.LONG)
     alerts.fire(
         ALERT, f"job:{job.pk}", severity="info", link=f"/jobs/{job.pk}/",
         what=Text(

@@ -16,7 +16,7 @@ from console.errors import Conflict, Invalid, NotAllowed
 from console.models import User
 from deployments.models import Approval, Decision, Job, JobState
 from deployments.row_locks import lock_job
-from deployments.services import approvals, jobs, speaking, waiting
+from deployments.services import approvals, filling, jobs, speaking, waiting
 from deployments.steps import Text
 
 MOST_NOTE = 500
@@ -130,7 +130,7 @@ def _looked_at_again(row: Job) -> tuple[dict[str, Any], list[str]]:
             code="server_offline",
         )
     before = jobs.checked_params(module, row.params)
-    params = jobs.filled(server, row.kind, module, jobs.asked(row))
+    params = filling.filled(server, row.kind, module, filling.asked(row))
     read = jobs.checked_params(module, params)
     if list(module.steps(read)) != list(module.steps(before)):
         raise Conflict(

@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
@@ -24,7 +24,9 @@ from deployments import kinds, queues
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import ENDED
 from deployments.row_locks import lock_job, lock_server
-from deployments.services import approvals, speaking, waiting
+from deployments.services import approvals, filling, speaking, waiting
+from deployments.services.filling import FILLERS as FILLERS
+from deployments.services.filling import asked as asked
 from deployments.steps import BadParams, Text, read_params
 
 log = logging.getLogger(__name__)
@@ -32,11 +34,6 @@ log = logging.getLogger(__name__)
 MAX_PARAMS_BYTES = 64 * 1024
 TOLD_AT_MOST = 50  # waiting jobs whose pages hear that their place has changed
 MAX_TICKET = 100
-
-
-# Kinds some of whose parameters (FILLED) the console finds itself: what they are on this server, from the others.
-Filler = Callable[[Server, dict[str, Any]], dict[str, Any]]
-FILLERS: dict[str, Filler] = {}
 
 
 def queue_job(
@@ -63,7 +60,7 @@ def queue_job(
             _("Start the agent on %(server)s, then queue the job again.") % {"server": server.name},
             code="server_offline",
         )
-    params = filled(server, kind, module, params)
+    params = filling.filled(server, kind, module, params)
     read = checked_params(module, params)
     check_root(server, kind, module, read)
     speaking.check_speaks(server, kind)
@@ -90,25 +87,6 @@ def queue_job(
 
 def _first_state(module: ModuleType) -> JobState:
     return JobState.WAITING_APPROVAL if approvals.is_needed(module) else JobState.QUEUED
-
-
-def filled(server: Server, kind: str, module: ModuleType, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters with those that are the console's. Raises Invalid where somebody else gives them."""
-    if kind not in FILLERS:
-        return dict(params)
-    if given := [name for name in module.FILLED if params.get(name)]:
-        raise Invalid(
-            _("The console fills in %(names)s itself.") % {"names": ", ".join(given)},
-            _("Leave it out, then queue the job again."),
-            code="filled_in",
-        )
-    return {**params, **FILLERS[kind](server, dict(params))}
-
-
-def asked(job: Job) -> dict[str, Any]:
-    """A job's parameters as somebody asked for it, without those that the console has filled in."""
-    hidden = getattr(kinds.load(job.kind), "FILLED", ()) if job.kind in FILLERS else ()
-    return {name: value for name, value in job.params.items() if name not in hidden}
 
 
 def cancel_job(job: Job, *, by: User) -> Job:
@@ -157,7 +135,7 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
         if held := approvals.is_needed(module):
             approvals.check_not_lost(job)
         check_present(server)
-        _check_filled(job)
+        filling.check_filled(job)
         check_cordons(server, job.locks)
         if server.is_offline:
             raise Conflict(
@@ -178,18 +156,6 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
             transaction.on_commit(lambda: hand_over(attempt))
     tell(job)
     return job
-
-
-def _check_filled(job: Job) -> None:
-    """Raises Conflict where the console has not filled in yet what the job would run: it never came to its turn."""
-    names = getattr(kinds.load(job.kind), "FILLED", ()) if job.kind in FILLERS else ()
-    if all(job.params.get(name) for name in names):
-        return
-    raise Conflict(
-        _("Job #%(id)s never came to its turn, so there is no plan that it could run.") % {"id": job.pk},
-        _("Retry it from its campaign, or queue a new one from the plan of its server."),
-        code="never_planned",
-    )
 
 
 def release(servers: Iterable[int]) -> int:
