@@ -3,7 +3,8 @@
 import contextlib
 import json
 import socket
-import threading
+import subprocess
+import sys
 import time
 
 import pytest
@@ -18,7 +19,7 @@ from console.models import Alert
 from deployments.models import Server
 from deployments.services import enrol, quota
 from deployments.steps import Text
-from tests.conftest import Valkey
+from tests.conftest import ROOT, Valkey
 from tests.deployments.agent_bench import KEY, AgentServer, SmallIngest
 from tests.waiting import until
 
@@ -60,62 +61,41 @@ def watch(small_redis, two):
 
 
 class Flood:
-    """Clients of server 7 that do one thing again and again until Redis lets them do it no more."""
+    """Clients of server 7 that do one thing again and again until Redis lets them do it no more.
 
-    def __init__(self, valkey, act, clients=3):
-        self.valkey, self.act, self.ended = valkey, act, 0
+    In processes of their own, as servers are: they must not take the interpreter from the watch.
+    """
+
+    def __init__(self, valkey, kind, clients=3):
         self.clients = clients
-        self.threads = [threading.Thread(target=self._run, args=(n,), daemon=True) for n in range(clients)]
-        for thread in self.threads:
-            thread.start()
+        words = [sys.executable, "-m", "tests.deployments.floods", str(valkey.port), kind]
+        self.processes = [subprocess.Popen([*words, str(n)], cwd=ROOT) for n in range(clients)]
 
-    def _run(self, number):
-        own = redis.Redis(port=self.valkey.port, username="h7", password="pw7", retry=None, socket_timeout=20)
-        turn, until_s = 0, time.monotonic() + 30
-        with contextlib.suppress(redis.RedisError, OSError):
-            while time.monotonic() < until_s:
-                self.act(own, number, turn)
-                turn += 1
-        self.ended += 1
+    @property
+    def ended(self):
+        return sum(process.poll() is not None for process in self.processes)
 
 
-def lines(own, number, turn):
-    own.xadd("h:7:logs", {"a": "x", "z": b"z" * 64_000})
+@pytest.fixture
+def flood(small_redis):
+    made = []
+
+    def start(kind):
+        made.append(Flood(small_redis, kind))
+        return made[-1]
+
+    yield start
+    for process in (process for one in made for process in one.processes):
+        process.kill()
+        process.wait()
 
 
-def many_keys(own, number, turn):
-    pipe = own.pipeline(transaction=False)
-    for n in range(1000):
-        pipe.set(f"h:7:{number}:{turn}:{n}", "v" * 2000)
-    pipe.execute()
-
-
-def huge_values(own, number, turn):
-    own.set(f"h:7:{number}:{turn}", b"v" * 4 * 1000 * 1000)
-
-
-def one_growing_value(own, number, turn):
-    own.hset("h:7:value", f"{number}:{turn}", b"v" * MB)
-
-
-def unread_answers(own, number, turn):
-    """Asks for much and reads nothing of it."""
-    if turn == 0:
-        own.set("h:7:big", b"v" * 4 * 1000 * 1000)
-        own.kept = own.connection_pool.get_connection()
-    own.kept.send_command("GETRANGE", "h:7:big", 0, -2)
-    time.sleep(0.01)
-
-
-KINDS = [lines, many_keys, huge_values, one_growing_value]
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_who_fills_redis_is_switched_off_before_it_is_full(small_redis, two, watch, kind):
+@pytest.mark.parametrize("kind", ["lines", "many_keys", "huge_values", "one_growing_value"])
+def test_who_fills_redis_is_switched_off_before_it_is_full(small_redis, two, watch, flood, kind):
     client = small_redis.client()
     peak, refused = 0, []
     other = redis.Redis(port=small_redis.port, username="h8", password="pw8")
-    flood = Flood(small_redis, kind)
+    clients = flood(kind)
 
     def is_off():
         nonlocal peak
@@ -134,20 +114,20 @@ def test_who_fills_redis_is_switched_off_before_it_is_full(small_redis, two, wat
     alert = Alert.objects.get(ended_at=None)
     assert (alert.name, alert.subject, alert.severity) == ("server-cut-off", "server:7", "critical")
     assert LogEntry.objects.filter(additional_data__verb="server.cut_off").count() == 1
-    until(lambda: flood.ended == flood.clients)
+    until(lambda: clients.ended == clients.clients)
     assert not [row for row in client.client_list() if row["user"] == "h7"]
 
 
-def test_unread_answers_end_a_connection_or_switch_its_server_off(small_redis, two, watch):
+def test_unread_answers_end_a_connection_or_switch_its_server_off(small_redis, two, watch, flood):
     client = small_redis.client()
     other = redis.Redis(port=small_redis.port, username="h8", password="pw8")
-    flood, peak = Flood(small_redis, unread_answers), 0
+    clients, peak = flood("unread_answers"), 0
 
     def is_over():
         nonlocal peak
         peak = max(peak, client.info("memory")["used_memory"])
         other.xadd("h:8:telemetry", {"d": "{}"}, maxlen=10)
-        return flood.ended == flood.clients or "off" in client.acl_getuser("h7")["flags"]
+        return clients.ended == clients.clients or "off" in client.acl_getuser("h7")["flags"]
 
     until(is_over, timeout=20)
     assert 20 * MB < peak < MAXMEMORY_MB * MB
@@ -187,7 +167,9 @@ def test_connections_without_end_are_switched_off_too(small_redis, two, watch):
     assert "connections" in until(lambda: Server.objects.get(pk=7).cut_off_reason)[1]
 
 
-def test_the_others_go_on_and_the_flooded_agent_comes_back_by_itself(small_redis, two, watch, tmp_path, operator):
+def test_the_others_go_on_and_the_flooded_agent_comes_back_by_itself(
+    small_redis, two, watch, flood, tmp_path, operator
+):
     client = small_redis.client()
     agents = {
         pk: AgentServer(tmp_path, f"redis://h{pk}:pw{pk}@127.0.0.1:{small_redis.port}/0", server_id=pk) for pk in (7, 8)
@@ -202,7 +184,7 @@ def test_the_others_go_on_and_the_flooded_agent_comes_back_by_itself(small_redis
             )
         until(lambda: ingests[7].poll() and ingests[7].texts(folders[7].name))
         began = time.monotonic()
-        Flood(small_redis, huge_values)
+        flood("huge_values")
         until(lambda: (ingests[8].poll(), folders[8].name in ingests[8].done)[1], timeout=15)
         assert time.monotonic() - began < 8
         assert ingests[8].texts(folders[8].name) == [str(n) for n in range(200)]
