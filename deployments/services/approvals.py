@@ -62,7 +62,7 @@ def ask(job: Job, *, by: User) -> Approval:
             f"Job #{job.pk} ({title.en} on {job.server.name}), asked for by {by.username}, waits for approval",
         ),
         do=Text(
-            f"由另一人在作业页面上批准或拒绝；{until} 之后失效。",
+            f"由另一人在作业页面上批准或驳回；{until} 之后失效。",
             f"Let another person approve or reject it on its page; it expires at {until}.",
         ),
     )  # fmt: skip

@@ -54,7 +54,7 @@ def reject(job: Job, *, by: User, note: str) -> Job:
         row = lock_job(job.pk)
         _check_may_decide(row, _waiting(row), by)
         approvals.close(row, Decision.REJECTED, by=by, note=note)
-        why = Text(f"被 {by.username} 拒绝：{note}", f"Rejected by {by.username}: {note}")
+        why = Text(f"被 {by.username} 驳回：{note}", f"Rejected by {by.username}: {note}")
         jobs.end_here(row, row.attempts.last(), JobState.CANCELLED, why)
         audit.record(by, "job.rejected", row, note=note)
     jobs.tell(row)
