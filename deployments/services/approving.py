@@ -33,7 +33,7 @@ def approve(job: Job, *, by: User, note: str = "") -> Job:
         row = lock_job(job.pk)
         _check_may_decide(row, _waiting(row), by)
         row.params, row.locks = _looked_at_again(row)
-        row.waiting = waiting.must_wait(row.server, row.kind, row.locks, True, apart_from=row)
+        row.waiting = waiting.must_wait(row.server, row.kind, row.locks, True)
         row.state, row.not_after = JobState.QUEUED, timezone.now() + timedelta(seconds=settings.JOB_VALID_S)
         row.save(update_fields=["params", "locks", "waiting", "state", "not_after"])
         approvals.close(row, Decision.APPROVED, by=by, note=note)

@@ -163,6 +163,12 @@ def test_it_holds_nothing_before_and_waits_for_locks_afterwards(
     other = ask(server, ann, "0000:10:00.0")
     approving.approve(other, by=ben)
     assert now(other).state == JobState.QUEUED and not now(other).waiting
+    third = ask(server, ann)
+    assert (
+        now(third).state == JobState.WAITING_APPROVAL and not now(third).waiting
+    )  # not for the locks: they come later
+    with pytest.raises(Conflict, match="holds npu:"):
+        ask(server, ann, wait=False)
     with django_capture_on_commit_callbacks(execute=True):
         approving.approve(asked, by=ben)
     assert now(asked).state == JobState.QUEUED and now(asked).waiting and not sent(asked)
