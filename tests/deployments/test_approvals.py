@@ -166,7 +166,7 @@ def test_it_holds_nothing_before_and_waits_for_locks_afterwards(
     third = ask(server, ann)
     assert (
         now(third).state == JobState.WAITING_APPROVAL and not now(third).waiting
-    )  # not for the locks: they come later
+    )  # locks come later
     with pytest.raises(Conflict, match="holds npu:"):
         ask(server, ann, wait=False)
     with django_capture_on_commit_callbacks(execute=True):
