@@ -164,9 +164,7 @@ def test_it_holds_nothing_before_and_waits_for_locks_afterwards(
     approving.approve(other, by=ben)
     assert now(other).state == JobState.QUEUED and not now(other).waiting
     third = ask(server, ann)
-    assert (
-        now(third).state == JobState.WAITING_APPROVAL and not now(third).waiting
-    )  # locks come later
+    assert now(third).state == JobState.WAITING_APPROVAL and not now(third).waiting  # locks come later
     with pytest.raises(Conflict, match="holds npu:"):
         ask(server, ann, wait=False)
     with django_capture_on_commit_callbacks(execute=True):
