@@ -25,6 +25,7 @@ from console.heads import Heads
 from deployments import ingest as jobs_ingest
 from deployments.models import Job, Server
 from deployments.services import (
+    approving,
     batches,
     campaigns,
     clones,
@@ -393,6 +394,7 @@ class Ingest:
         lifecycle.finish_leaving()
         batches.advance_all(batches.under_way())
         campaigns.expire(timezone.now())
+        approving.expire(timezone.now())
 
     def _publish(self, messages: Iterable[tuple[str, bytes]]) -> None:
         pipeline = self.redis.pipeline(transaction=False)

@@ -1,5 +1,6 @@
 """REST: jobs. Routes stand above their views; `console.api` adds this router."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db.models import QuerySet
@@ -19,7 +20,7 @@ from deployments.guard_api import router as guard_router
 from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
 from deployments.models import Attempt, Job, JobState
-from deployments.services import jobs, logs, package_sources, stacks, waiting, wheel_bundles
+from deployments.services import approvals, approving, jobs, logs, package_sources, stacks, waiting, wheel_bundles
 
 router = Router(tags=["jobs"])
 router.add_router("", batch_router)
@@ -41,6 +42,14 @@ class NewJob(Strict):
 class NewWish(Strict):
     stack: str = Field(max_length=63, description="Name of the stack; empty takes the wish away")
     servers: list[str] = Field(max_length=2000, description="Names of the servers that are to have it")
+
+
+class Approval(Strict):
+    note: str = Field(default="", max_length=approving.MOST_NOTE)
+
+
+class Rejection(Strict):
+    note: str = Field(max_length=approving.MOST_NOTE, description="Why")
 
 
 class JobFilter(Schema):
@@ -84,7 +93,8 @@ def list_jobs(request: HttpRequest, wanted: Query[JobFilter]) -> HttpResponse:
 def show(request: HttpRequest, job_id: int) -> HttpResponse:
     job = _job(job_id)
     attempt = job.attempts.last()
-    return Answer({**jobs.as_json(job), "attempt": _attempt(attempt) if attempt else None})
+    more = {"approval": approvals.as_json(job), "attempt": _attempt(attempt) if attempt else None}
+    return Answer({**jobs.as_json(job), **more})
 
 
 @router.get("/jobs/{int:job_id}/log", summary="Lines of the newest attempt's log as text")
@@ -109,6 +119,27 @@ def cancel(request: HttpRequest, job_id: int) -> HttpResponse:
 def retry(request: HttpRequest, job_id: int) -> HttpResponse:
     def make() -> tuple[int, dict[str, Any]]:
         return 201, jobs.as_json(jobs.retry_job(_job(job_id), by=user_of(request)))
+
+    status, body = answer_once(request, make)
+    return Answer(body, status=status)
+
+
+@router.post(
+    "/jobs/{int:job_id}/approve", summary="Let a job go that waits for a second person", response={202: dict[str, Any]}
+)
+def approve(request: HttpRequest, job_id: int, given: Approval | None = None) -> HttpResponse:
+    return _decide(request, job_id, approving.approve, given.note if given else "")
+
+
+@router.post("/jobs/{int:job_id}/reject", summary="End such a job", response={202: dict[str, Any]})
+def reject(request: HttpRequest, job_id: int, given: Rejection) -> HttpResponse:
+    return _decide(request, job_id, approving.reject, given.note)
+
+
+def _decide(request: HttpRequest, job_id: int, act: Callable[..., Job], note: str) -> HttpResponse:
+    def make() -> tuple[int, dict[str, Any]]:
+        job = act(_job(job_id), by=user_of(request), note=note)
+        return 202, {**jobs.as_json(job), "approval": approvals.as_json(job)}
 
     status, body = answer_once(request, make)
     return Answer(body, status=status)

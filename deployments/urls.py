@@ -33,6 +33,7 @@ urlpatterns = [
     path("jobs/<int:pk>/raw", job_log.job_raw, name="job-raw"),
     path("jobs/<int:pk>/cancel", job_changes.job_cancel, name="job-cancel"),
     path("jobs/<int:pk>/retry", job_changes.job_retry, name="job-retry"),
+    path("jobs/<int:pk>/decide", job_changes.job_decide, name="job-decide"),
     path("servers/join/", joining.join_new, name="join-new"),
     path("servers/join/<int:pk>/", joining.join_detail, name="join-detail"),
     path("servers/join/<int:pk>/copied", joining.join_copied, name="join-copied"),

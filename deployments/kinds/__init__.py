@@ -64,6 +64,7 @@ def describe(name: str) -> dict[str, Any]:
         "kind": name,
         "title": list(module.TITLE),
         "needs_root": getattr(module, "NEEDS_ROOT", False),
+        "needs_approval": getattr(module, "NEEDS_APPROVAL", False),
         "params": [_field(field) for field in dataclasses.fields(module.Params)],
     }
 

@@ -11,6 +11,7 @@ from deployments.steps import Step, Text, param, python_module
 TITLE = Text("复位 NPU", "Reset NPUs")
 NEEDS_ROOT = True
 ROLE = "administrator"
+NEEDS_APPROVAL = True  # by another administrator: it takes NPUs from others
 TYPED = ("confirm",)  # by hand each time: another job of the same kind is not filled in with it
 FILLED = ("npu_id", "ring", "places", "devices")  # by the console, when the job is queued
 INTERRUPTS = Text(

@@ -1,6 +1,7 @@
 """What an operator changes: servers and their NPUs, joining, jobs with their attempts, steps and logs, batches,
 campaigns, orders to agents, keys that change, packages of the vendor."""
 
+from deployments.models.approval import Approval, Decision
 from deployments.models.batch import Batch, BatchState
 from deployments.models.campaign import Campaign, CampaignPlan, CampaignServer, CampaignState
 from deployments.models.enrolment import Enrolment
@@ -13,6 +14,7 @@ from deployments.models.package import VendorPackage
 from deployments.models.rotation import Phase, Rotation
 
 __all__ = [
+    "Approval",
     "Attempt",
     "Batch",
     "BatchState",
@@ -20,6 +22,7 @@ __all__ = [
     "CampaignPlan",
     "CampaignServer",
     "CampaignState",
+    "Decision",
     "Enrolment",
     "HostKey",
     "Job",

@@ -29,7 +29,7 @@ from console.models import User
 from deployments.models import Attempt, Batch, BatchState, Job, JobState, Server
 from deployments.models.job import ENDED
 from deployments.row_locks import lock_servers
-from deployments.services import batch_gates, jobs, selection, waiting
+from deployments.services import approvals, batch_gates, jobs, selection, waiting
 from deployments.steps import Text
 
 log = logging.getLogger(__name__)
@@ -75,6 +75,7 @@ def start(
     """
     jobs.check_may_operate(by)
     module = jobs.find_kind(kind)
+    approvals.check_not_many(module)
     read = jobs.checked_params(module, params)
     if kind in jobs.FILLERS:
         raise Conflict(

@@ -110,6 +110,12 @@ def _waiting(job: Job, wait: waiting.Wait) -> Verdict:
     return Verdict(_("Waits for job #%(id)s (%(kind)s)") % holder, f"{held} {place}", "", "state-queued")
 
 
+def _held(job: Job, reason: str, steps: Sequence[StepState]) -> Verdict:
+    if job.batch_id is not None:  # of a campaign, whose page asks
+        return _other(job, reason, steps)
+    return Verdict(_("Waits for the approval of another person"), reason, "warning", "state-queued")
+
+
 def _rebooting(job: Job, reason: str, steps: Sequence[StepState]) -> Verdict:
     name = {"server": job.server.name}
     if not job.reboot:
@@ -155,6 +161,7 @@ def _other(job: Job, reason: str, steps: Sequence[StepState]) -> Verdict:
 
 
 WORDS = {
+    JobState.WAITING_APPROVAL: _held,
     JobState.RUNNING: _running,
     JobState.QUEUED: _queued,
     JobState.WAITING_REBOOT: _rebooting,

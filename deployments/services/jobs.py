@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import ModuleType
 from typing import Any
@@ -24,7 +24,9 @@ from deployments import kinds, queues
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import ENDED
 from deployments.row_locks import lock_job, lock_server
-from deployments.services import speaking, waiting
+from deployments.services import approvals, filling, speaking, waiting
+from deployments.services.filling import FILLERS as FILLERS
+from deployments.services.filling import asked as asked
 from deployments.steps import BadParams, Text, read_params
 
 log = logging.getLogger(__name__)
@@ -32,11 +34,6 @@ log = logging.getLogger(__name__)
 MAX_PARAMS_BYTES = 64 * 1024
 TOLD_AT_MOST = 50  # waiting jobs whose pages hear that their place has changed
 MAX_TICKET = 100
-
-
-# Kinds some of whose parameters (FILLED) the console finds itself: what they are on this server, from the others.
-Filler = Callable[[Server, dict[str, Any]], dict[str, Any]]
-FILLERS: dict[str, Filler] = {}
 
 
 def queue_job(
@@ -48,7 +45,7 @@ def queue_job(
     cannot show; where Redis is away just then, ingest pushes it later. Raises NotAllowed, NotFound
     for an unknown kind, Invalid for wrong parameters, Conflict for a server that was never heard, is
     silent, or has no root helper where the job needs it. What has to wait (see services/waiting.py)
-    waits, or with `wait=False` is a Conflict too.
+    waits, or with `wait=False` is a Conflict too. What needs approval waits for that first (services/approvals.py).
     """
     check_may_operate(by)
     module = find_kind(kind)
@@ -63,9 +60,8 @@ def queue_job(
             _("Start the agent on %(server)s, then queue the job again.") % {"server": server.name},
             code="server_offline",
         )
-    if kind in FILLERS:
-        params = _filled(server, kind, module, params)
-        read = checked_params(module, params)
+    params = filling.filled(server, kind, module, params)
+    read = checked_params(module, params)
     check_root(server, kind, module, read)
     speaking.check_speaks(server, kind)
     locks = list(module.locks(read))
@@ -75,32 +71,22 @@ def queue_job(
         check_present(server)
         check_cordons(server, locks)
         must_wait = waiting.must_wait(server, kind, locks, wait)
-        now = timezone.now()
+        held, now = approvals.is_needed(module), timezone.now()
         job = Job.objects.create(
             server=server, kind=kind, params=dict(params), locks=locks, requester=by, ticket=ticket,
-            waiting=must_wait, created_at=now, not_after=now + timedelta(seconds=settings.JOB_VALID_S),
+            state=_first_state(module), waiting=must_wait and not held, created_at=now,
+            not_after=now + timedelta(seconds=settings.JOB_VALID_S),
         )  # fmt: skip
         attempt = _new_attempt(job)
         audit.record(by, "job.queued", job, kind=kind, server=server.name)
-        transaction.on_commit(lambda: tell(job) if must_wait else hand_over(attempt))
+        if held:
+            approvals.ask(job, by=by)
+        transaction.on_commit(lambda: tell(job) if must_wait or held else hand_over(attempt))
     return job
 
 
-def _filled(server: Server, kind: str, module: ModuleType, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters with those that are the console's. Raises Invalid where somebody else gives them."""
-    if given := [name for name in module.FILLED if params.get(name)]:
-        raise Invalid(
-            _("The console fills in %(names)s itself.") % {"names": ", ".join(given)},
-            _("Leave it out, then queue the job again."),
-            code="filled_in",
-        )
-    return {**params, **FILLERS[kind](server, dict(params))}
-
-
-def asked(job: Job) -> dict[str, Any]:
-    """A job's parameters as somebody asked for it, without those that the console has filled in."""
-    hidden = getattr(kinds.load(job.kind), "FILLED", ()) if job.kind in FILLERS else ()
-    return {name: value for name, value in job.params.items() if name not in hidden}
+def _first_state(module: ModuleType) -> JobState:
+    return JobState.WAITING_APPROVAL if approvals.is_needed(module) else JobState.QUEUED
 
 
 def cancel_job(job: Job, *, by: User) -> Job:
@@ -119,7 +105,8 @@ def cancel_job(job: Job, *, by: User) -> Job:
         job.save(update_fields=["cancel_requested_at"])
         audit.record(by, "job.cancelled", job)
         if job.state in (JobState.DRAFT, JobState.WAITING_APPROVAL):
-            end_here(job, None, JobState.CANCELLED, Text("在开始之前已取消", "Cancelled before it began"))
+            unsent = attempt if attempt and attempt.state == JobState.QUEUED else None
+            end_here(job, unsent, JobState.CANCELLED, Text("在开始之前已取消", "Cancelled before it began"))
         elif attempt is None or _never_left(attempt):
             end_here(
                 job, attempt, JobState.CANCELLED, Text("在服务器收到之前已取消", "Cancelled before the server saw it")
@@ -144,8 +131,11 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
                 _("Wait until it has ended, or cancel it first."),
                 code="under_way",
             )
+        module = find_kind(job.kind)
+        if held := approvals.is_needed(module):
+            approvals.check_not_lost(job)
         check_present(server)
-        _check_filled(job)
+        filling.check_filled(job)
         check_cordons(server, job.locks)
         if server.is_offline:
             raise Conflict(
@@ -153,29 +143,19 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
                 _("Start the agent on %(server)s, then try again.") % {"server": server.name},
                 code="server_offline",
             )
-        job.waiting = waiting.must_wait(server, job.kind, job.locks, wait, apart_from=job)
-        job.state, job.reason, job.mark, job.reboot = JobState.QUEUED, None, None, None
+        job.waiting = waiting.must_wait(server, job.kind, job.locks, wait, apart_from=job) and not held
+        job.state, job.reason, job.mark, job.reboot = _first_state(module), None, None, None
         job.started_at = job.ended_at = job.cancel_requested_at = None
         job.not_after = timezone.now() + timedelta(seconds=settings.JOB_VALID_S)
         job.save()
         attempt = _new_attempt(job)
         audit.record(by, "job.retried", job, attempt=attempt.n)
-        if not job.waiting:
+        if held:
+            approvals.ask(job, by=by)
+        elif not job.waiting:
             transaction.on_commit(lambda: hand_over(attempt))
     tell(job)
     return job
-
-
-def _check_filled(job: Job) -> None:
-    """Raises Conflict where the console has not filled in yet what the job would run: it never came to its turn."""
-    names = getattr(kinds.load(job.kind), "FILLED", ()) if job.kind in FILLERS else ()
-    if all(job.params.get(name) for name in names):
-        return
-    raise Conflict(
-        _("Job #%(id)s never came to its turn, so there is no plan that it could run.") % {"id": job.pk},
-        _("Retry it from its campaign, or queue a new one from the plan of its server."),
-        code="never_planned",
-    )
 
 
 def release(servers: Iterable[int]) -> int:
@@ -235,6 +215,8 @@ def hand_over(attempt: Attempt) -> bool:
 def end_here(job: Job, attempt: Attempt | None, state: JobState, reason: Text) -> None:
     """Write an end that the console itself decides, before any event of the server."""
     now = timezone.now()
+    if job.state == JobState.WAITING_APPROVAL:
+        approvals.close(job)  # where nobody has decided; else nothing is open any more
     job.state, job.reason, job.ended_at, job.waiting = state, list(reason), now, False
     job.save(update_fields=["state", "reason", "ended_at", "waiting"])
     if attempt is not None:

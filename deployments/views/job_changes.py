@@ -1,4 +1,4 @@
-"""What an operator does to jobs: queue, cancel, retry."""
+"""What an operator does to jobs: queue, cancel, retry, decide about those of others."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.errors import ConsoleError, Invalid, NotFound
 from deployments import forms, kinds
 from deployments.models import Job, Server
-from deployments.services import in_use, job_page, jobs, waiting
+from deployments.services import approvals, approving, in_use, job_page, jobs, waiting
 from deployments.steps import BadParams, read_params
 from deployments.views.lookup import check_may_operate, find_job, is_part, user_of
 
@@ -34,6 +34,17 @@ def job_retry(request: HttpRequest, pk: int) -> HttpResponse:
     check_may_operate(request)
     job = find_job(pk)
     return _changed(request, job, lambda: jobs.retry_job(job, by=user_of(request)))
+
+
+@require_POST
+def job_decide(request: HttpRequest, pk: int) -> HttpResponse:
+    """`decision` approve or reject, with a note, about a job that waits for a second person."""
+    check_may_operate(request)
+    job, note, wanted = find_job(pk), request.POST.get("note", ""), request.POST.get("decision")
+    if wanted not in ("approve", "reject"):
+        raise Invalid(_("Nothing was decided."), _("Choose “Approve” or “Reject”."))
+    act = approving.approve if wanted == "approve" else approving.reject
+    return _changed(request, job, lambda: act(job, by=user_of(request), note=note))
 
 
 def _changed(request: HttpRequest, job: Job, change: Callable[[], object]) -> HttpResponse:
@@ -100,6 +111,7 @@ def _confirm(request: HttpRequest, server: Server, kind: str, params: dict[str, 
         "in_use": in_use.of(server),
         "steps": [step.title for step in module.steps(read)] if kind in jobs.FILLERS else [],
         "repeated": [(name, value) for name, values in back.lists() for value in values],
+        "needs_approval": approvals.is_needed(module),
         "back": f"{reverse('deployments:job-new')}?{back.urlencode()}",
     }
     return render(request, "deployments/job_confirm.html", context)
@@ -138,6 +150,7 @@ def _prefilled(query: QueryDict) -> QueryDict:
 def consequence(module: ModuleType, kind: str, params: dict[str, Any], server: Server | None = None) -> dict[str, Any]:
     """What these parameters would do: steps with their commands, locks, and how long it usually takes."""
     found = {"usual_s": job_page.usual_total(kind), "interrupts": getattr(module, "INTERRUPTS", None)}
+    found["needs_approval"] = approvals.is_needed(module)
     try:
         if kind in jobs.FILLERS:  # without a server nobody knows the rest
             params = {**params, **jobs.FILLERS[kind](server, params)} if server else {"": ""}

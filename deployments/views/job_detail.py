@@ -7,14 +7,15 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
+from console.models import User
 from console.templatetags.frame import texts_for_scripts
 from deployments import forms, kinds, page_texts
-from deployments.models import Attempt, Job
+from deployments.models import Attempt, Decision, Job
 from deployments.models.job import ENDED
-from deployments.services import job_page
+from deployments.services import approvals, approving, in_use, job_page
 from deployments.stacks.installed import NAME
 from deployments.templatetags.jobs import kind_title
-from deployments.views.lookup import find_attempt, find_job, is_part
+from deployments.views.lookup import find_attempt, find_job, is_part, user_of
 
 
 @require_GET
@@ -23,6 +24,7 @@ def job_detail(request: HttpRequest, pk: int) -> HttpResponse:
     attempt, attempts = find_attempt(job, request.GET.get("attempt"))
     context = {"job": job, "attempt": attempt, "attempts": attempts, **job_page.shown(job, attempt, attempts)}
     context["rest_call"] = job_page.rest_call(job, request.build_absolute_uri("/").rstrip("/"))
+    context |= _approval(job, user_of(request))
     for item in context["items"]:
         item |= _applied_by(item.get("job"), job)
     if is_part(request):
@@ -30,6 +32,20 @@ def job_detail(request: HttpRequest, pk: int) -> HttpResponse:
     context |= {"log": _log_config(job, attempt, attempts), "log_complete": bool(attempt and attempt.done)}
     context |= {"texts": texts_for_scripts(page_texts.JOB)}
     return render(request, "deployments/job_detail.html", context)
+
+
+def _approval(job: Job, user: User) -> dict[str, Any]:
+    """Who has decided about the job; where nobody has yet, what it hits and why `user` may not, if so."""
+    asked = approvals.latest(job)
+    if asked is None or asked.decision != Decision.WAITING or job.kind not in kinds.names():
+        return {"approval": asked if asked and asked.decided_at else None}
+    return {
+        "approval": asked,
+        "may_not_decide": approving.refusal(job, asked, user),
+        "interrupts": getattr(kinds.load(job.kind), "INTERRUPTS", None),
+        "in_use": in_use.of(job.server),
+        "planned": [step.title for step in job_page.planned_steps(job.kind, job.params)],
+    }
 
 
 def _applied_by(remedy: dict[str, Any] | None, job: Job) -> dict[str, str]:

@@ -246,6 +246,29 @@ def campaign(find, stack="cpu-0.32.0", by="olga", approved_by=None, **order):
     return made.pk
 
 
+def reset(server="r-1", by="ada"):
+    """A reset of an NPU whose ring has a second one; it waits for approval."""
+    from console.models import User
+    from deployments.models import Npu, Server
+    from deployments.services import jobs
+
+    links = {"NPU0": {"NPU1": "HCCS"}, "NPU1": {"NPU0": "HCCS"}}
+    pk = globals()["server"](name=server, rack="R1", facts={"root": "helper", "topology": {"links": links}})
+    for n in (0, 1):
+        place = {"npu_id": n, "chip_id": 0, "bus_id": f"0000:{n + 16:02X}:00.0"}
+        Npu.objects.update_or_create(server_id=pk, device_index=n, defaults=place)
+    params = {"npu": "0000:11:00.0", "confirm": server}
+    return jobs.queue_job(Server.objects.get(pk=pk), "reset", params, by=User.objects.get(username=by)).pk
+
+
+def told(job):
+    """The job's page hears of it, though nothing has changed."""
+    from deployments.models import Job
+    from deployments.services import jobs
+
+    jobs.tell(Job.objects.select_related("server", "requester").get(pk=job))
+
+
 def held_back(find):
     """A campaign whose canary was left out, and whose other servers have another plan than was approved."""
     from deployments.models import Campaign, Job
@@ -338,6 +361,7 @@ ALL = (
     bus_ids, user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many,
     remove,
     batch, newest_attempts, joining, join_step, join_many, looked, ended, campaign, tells, held_back,
+    reset, told,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in ALL}
 

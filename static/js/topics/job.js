@@ -19,11 +19,13 @@ const redraw = together(async () => {
   }
 }, { before: 300, after: 200 });
 
-// Focus and open details survive the exchange.
+// Focus, open details and a note that is being written survive the exchange.
 function swap(part, next) {
+  const typed = [...part.querySelectorAll("input.input[id]")].map((one) => [one.id, one.value]);
   const focus = part.contains(document.activeElement) ? document.activeElement.id : "";
   const open = [...part.querySelectorAll("details[open]")].map((one) => one.id);
   part.replaceChildren(...next.childNodes);
+  for (const [id, value] of typed) { const one = document.getElementById(id); if (one && value) one.value = value; }
   open.forEach((id) => { const one = id && document.getElementById(id); if (one) one.open = true; });
   if (focus) document.getElementById(focus)?.focus();
 }

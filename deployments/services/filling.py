@@ -1,0 +1,45 @@
+"""Kinds some of whose parameters (FILLED) the console finds itself: what they are on this server, from the others."""
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+from django.utils.translation import gettext as _
+
+from console.errors import Conflict, Invalid
+from deployments import kinds
+from deployments.models import Job, Server
+
+Filler = Callable[[Server, dict[str, Any]], dict[str, Any]]
+FILLERS: dict[str, Filler] = {}
+
+
+def filled(server: Server, kind: str, module: ModuleType, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters with those that are the console's. Raises Invalid where somebody else gives them."""
+    if kind not in FILLERS:
+        return dict(params)
+    if given := [name for name in module.FILLED if params.get(name)]:
+        raise Invalid(
+            _("The console fills in %(names)s itself.") % {"names": ", ".join(given)},
+            _("Leave it out, then queue the job again."),
+            code="filled_in",
+        )
+    return {**params, **FILLERS[kind](server, dict(params))}
+
+
+def asked(job: Job) -> dict[str, Any]:
+    """A job's parameters as somebody asked for it, without those that the console has filled in."""
+    hidden = getattr(kinds.load(job.kind), "FILLED", ()) if job.kind in FILLERS else ()
+    return {name: value for name, value in job.params.items() if name not in hidden}
+
+
+def check_filled(job: Job) -> None:
+    """Raises Conflict where the console has not filled in yet what the job would run: it never came to its turn."""
+    names = getattr(kinds.load(job.kind), "FILLED", ()) if job.kind in FILLERS else ()
+    if all(job.params.get(name) for name in names):
+        return
+    raise Conflict(
+        _("Job #%(id)s never came to its turn, so there is no plan that it could run.") % {"id": job.pk},
+        _("Retry it from its campaign, or queue a new one from the plan of its server."),
+        code="never_planned",
+    )
