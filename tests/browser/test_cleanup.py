@@ -24,7 +24,9 @@ PAGE = "/servers/kp-01/cleanup"
 @pytest.fixture
 def seen(console):
     console.forget()
-    return console.looked(server="kp-01", found=FOUND)
+    console.heard(name="kp-01")
+    yield console.looked(server="kp-01", found=FOUND)
+    console.remove(prefix="kp-clean")
 
 
 @pytest.mark.parametrize(("theme", "width", "language"), LOOKS)

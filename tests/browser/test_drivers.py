@@ -27,6 +27,10 @@ def servers(console):
     console.server(name="kp-down", family="910B3", facts=facts("A2", cann=["9.1.0"], **{**OLD, "driver": "26.0.RC1"}))
     console.server(name="kp-broken", family="910B3", facts=facts("A2", **{**OLD, "driver_whole": False}),
                    maintenance=True, host_failure=FAILURE)  # fmt: skip
+    yield
+    console.forget()
+    for name in ("kp-drv", "kp-down", "kp-broken"):
+        console.remove(prefix=name)
 
 
 @pytest.mark.parametrize("address", [PLAN, DOWN, "/servers/kp-drv/drivers/", "/packages/", "/servers/kp-broken/"])
