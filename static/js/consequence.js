@@ -26,6 +26,8 @@ export function follow(form, query, other) {
 // Does a field hold something else than the page was made with?
 function isTouched(field) {
   if (field.type === "checkbox" || field.type === "radio") return field.checked !== field.defaultChecked;
-  if (field.options) return [...field.options].some((option) => option.defaultSelected && !option.selected);
+  if (field.options) {  // where none is marked, the browser takes the first
+    return field.selectedIndex !== Math.max(0, [...field.options].findIndex((option) => option.defaultSelected));
+  }
   return field.type !== "hidden" && field.defaultValue !== undefined && field.value !== field.defaultValue;
 }
