@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from deployments.stacks import frozen
 from deployments.stacks.faults import CHOICES
-from deployments.stacks.options import CANN_PLACES, LAYERINGS, RESTARTS, ROUTES
+from deployments.stacks.options import CANN_PLACES, LAYERINGS, ROUTES
 from deployments.steps import Step, Text, param
+
+locks, steps = frozen.locks, frozen.steps
 
 TITLE = Text("安装栈", "Install a stack")
 OWN_PAGE = True
@@ -19,7 +21,7 @@ CHANGES_FACTS = True
 ACTED = True  # on simulated servers, and never run there
 NEEDS_ROOT = True  # for driver, firmware and a shared CANN; the environment needs none
 MOSTLY_WITHOUT = True
-FILLED = ("plan", "npus", "before")  # by the console, when the job is queued
+FILLED = frozen.FILLED
 INTERRUPTS = Text(
     "新环境装在旧环境旁边，正在运行的引擎不受影响；最后一步才把它设为在用的栈。",
     "The new environment goes beside the older ones and disturbs no engine that runs; the last step makes it the stack "
@@ -28,7 +30,7 @@ INTERRUPTS = Text(
 
 
 @dataclass(frozen=True)
-class Params:
+class Params(frozen.Planned):
     stack: str = param("text", zh="栈", en="Stack", pattern=r"[a-z0-9][a-z0-9._-]{0,62}")
     route: str = param("choice", zh="方式", en="Route", default="auto", choices=ROUTES)
     cann: str = param("choice", zh="CANN 的位置", en="Where CANN goes", default="own", choices=CANN_PLACES)
@@ -48,30 +50,6 @@ class Params:
         "choice", zh="模拟故障", en="Simulate a fault", default="", choices=CHOICES,
         help=Text("只有模拟服务器才有。", "Only simulated servers have it."),
     )  # fmt: skip
-    restart: str = param("choice", zh="重启", en="Restart", default="by_hand", choices=RESTARTS)
-    window: str = param("text", zh="重启时间段", en="Time for the restart", default="")
-    npus: list[str] = param(
-        "texts", zh="NPU", en="NPUs", default=[], help=Text("由控制台填写。", "The console fills it in.")
-    )
-    before: str = param(
-        "text",
-        zh="之前的版本",
-        en="Versions before",
-        default="",
-        help=Text("由控制台填写。", "The console fills it in."),
-    )
-    plan: str = param(
-        "text", zh="计划", en="Plan", default="", most_characters=48 * 1024,
-        help=Text("由控制台填写。", "The console fills it in."),
-    )  # fmt: skip
-
-
-def locks(p: Params) -> list[str]:
-    return ["stack", *frozen.host_locks(steps(p), p.npus)]
-
-
-def steps(p: Params) -> list[Step]:
-    return frozen.read(p.plan)
 
 
 def undo(p: Params) -> list[Step]:

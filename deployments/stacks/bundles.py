@@ -5,6 +5,7 @@ a part that was damaged on its way is named before anything is unpacked. Nothing
 says: names are plain file names, and what the manifest does not list is refused. Plain code: servers read it too.
 """
 
+import contextlib
 import hashlib
 import io
 import json
@@ -226,36 +227,28 @@ def members(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, IO
 def unpack(folder: Path, manifest: Mapping[str, Any], target: Path | None) -> None:
     """Read every wheel and compare its digest; with `target` each goes there. Raises BadBundle, OSError."""
     for name, content in members(folder, manifest):
-        found = hashlib.sha256()
-        out = (target / name).open("wb") if target else None
-        try:
-            while piece := content.read(CHUNK):
-                found.update(piece)
-                if out:
-                    out.write(piece)
-        finally:
-            if out:
-                out.close()
-        if found.hexdigest() != manifest["files"][name]["sha256"]:
+        if _copied(content, target / name if target else None) != manifest["files"][name]["sha256"]:
             raise BadBundle(f"{name} in it has another digest than the manifest says. Make the bundle again.")
 
 
 def join(folder: Path, manifest: Mapping[str, Any], name: str, target: Path | None) -> None:
     """Put the parts of a package of the vendor together and compare its digest. Raises BadBundle, OSError."""
     row = manifest["vendor"][name]
-    found = hashlib.sha256()
     with io.BufferedReader(Joined([folder / part for part in sorted(row["parts"])]), CHUNK) as stream:
-        out = target.open("wb") if target else None
-        try:
-            while piece := stream.read(CHUNK):
-                found.update(piece)
-                if out:
-                    out.write(piece)
-        finally:
-            if out:
-                out.close()
-    if found.hexdigest() != row["sha256"]:
+        digest = _copied(stream, target)
+    if digest != row["sha256"]:
         raise BadBundle(f"{name} in it has another digest than the manifest says. Put it in again: bundle add")
+
+
+def _copied(content: IO[bytes], target: Path | None) -> str:
+    """The SHA-256 of what can be read; with `target` it goes there."""
+    found = hashlib.sha256()
+    with target.open("wb") if target else contextlib.nullcontext() as out:
+        while piece := content.read(CHUNK):
+            found.update(piece)
+            if out:
+                out.write(piece)
+    return found.hexdigest()
 
 
 def check(folder: Path, told: Callable[[str], None] = lambda _line: None) -> dict[str, Any]:

@@ -2,16 +2,41 @@
 
 import dataclasses
 import json
+from dataclasses import dataclass
 from typing import Any
 
 from deployments.stacks import actions
 from deployments.stacks.draft import as_step
+from deployments.stacks.options import RESTARTS
 from deployments.stacks.plan import Plan
-from deployments.steps import BadParams, Evidence, Step, Text
+from deployments.steps import BadParams, Evidence, Step, Text, param
 
 NAMES = {field.name for field in dataclasses.fields(Step)}
 MOST_STEPS = 60
+FILLED = ("plan", "npus", "before")  # by the console, when the job is queued
+BY_CONSOLE = Text("由控制台填写。", "The console fills it in.")
 LAST_OF_HOST = ["deployments.kinds.check_probes", "stack"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """Parameters of every kind that runs a plan: who restarts the server, and what the console fills in (FILLED)."""
+
+    restart: str = param("choice", zh="重启", en="Restart", default="by_hand", choices=RESTARTS)
+    window: str = param("text", zh="重启时间段", en="Time for the restart", default="")
+    npus: list[str] = param("texts", zh="NPU", en="NPUs", default=[], help=BY_CONSOLE)
+    before: str = param("text", zh="之前的版本", en="Versions before", default="", help=BY_CONSOLE)
+    plan: str = param("text", zh="计划", en="Plan", default="", most_characters=48 * 1024, help=BY_CONSOLE)
+
+
+def steps(planned: Planned) -> list[Step]:
+    """The steps of a kind that runs a plan. Raises BadParams."""
+    return read(planned.plan)
+
+
+def locks(planned: Planned) -> list[str]:
+    """Its locks: the stacks of the server, and all of it where driver or firmware change."""
+    return ["stack", *host_locks(steps(planned), planned.npus)]
 
 
 def write(plan: Plan) -> str:

@@ -160,7 +160,9 @@ def test_what_was_not_found_is_refused_in_words(as_operator, server, targets, st
 
 def test_what_stays_cannot_be_ticked_by_hand(as_operator, server):
     look = looked(server, item(OLD, why=["a", "b"]))
-    text(as_operator.post(PAGE, {"do": "clean", "look": look.pk, "target": OLD}), 422)
+    page = text(as_operator.post(PAGE, {"do": "clean", "look": look.pk, "target": OLD}), 422)
+    assert 'role="alert"' in page
+    assert list(Job.objects.values_list("kind", flat=True)) == ["cleanup_look"]
 
 
 def test_a_look_that_is_not_the_newest_is_refused_and_ticks_stay(as_operator, server):

@@ -243,7 +243,9 @@ def test_when_its_runner_dies_a_driver_goes_on_to_its_end(host):
     folder = f"/opt/ascend-console/state/attempts/{attempt}"
     until(lambda: "upgradePercentage:3%" in host.sh(f"cat {folder}/lines 2>/dev/null || true"), 60)
     host.sh(f'kill -9 $(python3 -c \'import json; print(json.load(open("{folder}/pid"))["pid"])\')')
-    until(lambda: "Version=25.5.2" in host.sh("cat /usr/local/Ascend/driver/version.info 2>/dev/null || true"), 30)
+    read = "cat /usr/local/Ascend/driver/version.info 2>/dev/null || true"
+    assert until(lambda: "Version=25.5.2" in host.sh(read), 30)
+    assert host.events(attempt, "ended") == [], "nobody was there to write its end"
 
 
 def test_a_shared_cann_goes_on_as_root_with_the_toolkit_sourced_for_nnal(host):

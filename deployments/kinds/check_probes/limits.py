@@ -40,32 +40,33 @@ def limit(host: Host, name: str) -> tuple[str, str]:
     raise Trouble(Text(f"/proc/self/limits 里没有“{name}”", f"/proc/self/limits has no line “{name}”"))
 
 
-def open_files(host: Host) -> Finding:
-    soft, hard = limit(host, "Max open files")
-    found, wanted = f"{soft} / {hard}", f"≥ {LEAST_FILES}"
-    if soft == "unlimited" or (soft.isdecimal() and int(soft) >= LEAST_FILES):
+def at_least(host: Host, name: str, least: int, remedy: Text) -> Finding:
+    """Whether the limit of that name is as wide."""
+    soft, hard = limit(host, name)
+    found, wanted = f"{soft} / {hard}", f"≥ {least}"
+    if soft == "unlimited" or (soft.isdecimal() and int(soft) >= least):
         return ok(found, wanted)
+    return warning(found, wanted, remedy)
+
+
+def open_files(host: Host) -> Finding:
     remedy = Text(
         "打开文件数上限太低，多卡服务会报 too many open files："
         f"在 /etc/security/limits.conf 里设 nofile {LEAST_FILES}，重新登录。",
         "Too few open files are allowed; serving on many NPUs ends in “too many open files”: "
         f"set nofile {LEAST_FILES} in /etc/security/limits.conf and sign in again.",
     )
-    return warning(found, wanted, remedy)
+    return at_least(host, "Max open files", LEAST_FILES, remedy)
 
 
 def processes(host: Host) -> Finding:
-    soft, hard = limit(host, "Max processes")
-    found, wanted = f"{soft} / {hard}", f"≥ {LEAST_PROCESSES}"
-    if soft == "unlimited" or (soft.isdecimal() and int(soft) >= LEAST_PROCESSES):
-        return ok(found, wanted)
     remedy = Text(
         "进程与线程数上限太低，多卡服务会报 can't start new thread："
         f"在 /etc/security/limits.conf 里设 nproc {LEAST_PROCESSES}（服务设 LimitNPROC），重新登录。",
         "Too few processes and threads are allowed; serving on many NPUs ends in “can't start new thread”: "
         f"set nproc {LEAST_PROCESSES} in /etc/security/limits.conf (a service: LimitNPROC) and sign in again.",
     )
-    return warning(found, wanted, remedy)
+    return at_least(host, "Max processes", LEAST_PROCESSES, remedy)
 
 
 def locked_memory(host: Host) -> Finding:
