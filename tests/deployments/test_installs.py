@@ -11,7 +11,7 @@ from console.errors import Conflict, ConsoleError, Invalid, NotFound
 from console.models import ApiToken, User
 from console.redis import client as redis_client
 from deployments.kinds import install
-from deployments.models import Job, Server
+from deployments.models import Job, JobState, Server
 from deployments.services import batches, bundle_import, installs, jobs, selection, stacks, wheel_bundles
 from deployments.stacks import bundles
 from deployments.steps import read_params
@@ -125,6 +125,13 @@ def test_a_second_one_waits_for_the_first(server, operator):
     first = jobs.queue_job(server, "install", {"stack": STACK}, by=operator)
     second = jobs.queue_job(server, "install", {"stack": STACK}, by=operator)
     assert (first.waiting, second.waiting) == (False, True)
+
+
+def test_one_that_failed_is_run_again_with_the_plan_that_it_had(server, operator):
+    job = jobs.queue_job(server, "install", {"stack": STACK}, by=operator)
+    Job.objects.filter(pk=job.pk).update(state=JobState.FAILED)
+    again = jobs.retry_job(job, by=operator)
+    assert again.attempts.count() == 2 and again.params == job.params
 
 
 @pytest.mark.parametrize(
