@@ -29,7 +29,7 @@ from console.models import User
 from deployments.models import Attempt, Batch, BatchState, Job, JobState, Server
 from deployments.models.job import ENDED
 from deployments.row_locks import lock_servers
-from deployments.services import approvals, batch_gates, jobs, selection, waiting
+from deployments.services import approvals, batch_gates, filling, jobs, selection, waiting
 from deployments.steps import Text
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ def start(
     module = jobs.find_kind(kind)
     approvals.check_not_many(module)
     read = jobs.checked_params(module, params)
-    if kind in jobs.FILLERS:
+    if kind in filling.FILLERS:
         raise Conflict(
             _("“%(kind)s” is planned for each server by itself, so it goes to no batch.")
             % {"kind": pick(module.TITLE)},

@@ -24,7 +24,17 @@ from deployments.models import (
     JobState,
     Server,
 )
-from deployments.services import batch_gates, batches, campaign_plan, campaign_soak, installs, jobs, speaking, stacks
+from deployments.services import (
+    batch_gates,
+    batches,
+    campaign_plan,
+    campaign_soak,
+    filling,
+    installs,
+    jobs,
+    speaking,
+    stacks,
+)
 from deployments.steps import Text
 
 STOPPED, HELD, UNLIKE = "campaign-stopped", "campaign-held", "campaign-mismatch"
@@ -192,7 +202,7 @@ def _fill(campaign: Campaign, job: Job, server: Server, row: CampaignServer) -> 
     made: dict[str, Any] = {}
 
     def refuse() -> ConsoleError | None:
-        made.update(jobs.FILLERS[campaign_plan.KIND](server, dict(campaign.params)))
+        made.update(filling.FILLERS[campaign_plan.KIND](server, dict(campaign.params)))
         params = {**campaign.params, **made}
         read = jobs.checked_params(install, params)
         jobs.check_root(server, campaign_plan.KIND, install, read)

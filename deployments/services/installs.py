@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from console.errors import Conflict, ConsoleError, NotFound
 from console.language import pick
 from deployments.models import Server
-from deployments.services import faults, host_changes, in_use, jobs, package_sources, stacks, wheel_bundles
+from deployments.services import faults, filling, host_changes, in_use, package_sources, stacks, wheel_bundles
 from deployments.stacks import frozen, plan
 from deployments.stacks.catalogue import Stack
 from deployments.stacks.installed import NAME
@@ -245,7 +245,7 @@ def _must_lie_there(server: Server, there: Beside, name: str) -> None:
     )
 
 
-jobs.FILLERS |= {
+filling.FILLERS |= {
     "install": fill_install,
     "drivers": fill_drivers,
     "rollback": fill_rollback,

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from deployments import kinds
 from deployments.models import Attempt, Job, JobState, Step
-from deployments.services import jobs, waiting
+from deployments.services import filling, waiting
 from deployments.services.job_list import verdict_counts
 from deployments.services.job_verdict import verdict
 from deployments.steps import BadParams, Text, read_params
@@ -202,7 +202,7 @@ def _quoted(word: str) -> str:
 
 def rest_call(job: Job, origin: str) -> str:
     """The command that queues the same job over REST."""
-    body: dict[str, Any] = {"server": job.server.name, "kind": job.kind, "params": jobs.asked(job)}
+    body: dict[str, Any] = {"server": job.server.name, "kind": job.kind, "params": filling.asked(job)}
     if job.ticket:
         body["ticket"] = job.ticket
     text = json.dumps(body, ensure_ascii=False, indent=None)

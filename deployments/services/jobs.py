@@ -25,8 +25,6 @@ from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import ENDED
 from deployments.row_locks import lock_job, lock_server
 from deployments.services import approvals, filling, speaking, waiting
-from deployments.services.filling import FILLERS as FILLERS
-from deployments.services.filling import asked as asked
 from deployments.steps import BadParams, Text, read_params
 
 log = logging.getLogger(__name__)
@@ -236,7 +234,7 @@ def as_json(job: Job, wait: waiting.Wait | None = None) -> dict[str, Any]:
         "server": job.server.name,
         "simulated": job.server.simulated,
         "state": job.state,
-        "params": asked(job),
+        "params": filling.asked(job),
         "ticket": job.ticket,
         "requester": job.requester.username if job.requester else None,
         "reason": pick(job.reason) or None,

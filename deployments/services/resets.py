@@ -6,7 +6,7 @@ from django.utils.translation import gettext as _
 
 from console.errors import Conflict, Invalid
 from deployments.models import Npu, Server
-from deployments.services import jobs
+from deployments.services import filling
 
 NEAR = ("HCCS", "UB", "SIO")  # words of the topology for NPUs that are one ring
 
@@ -87,4 +87,4 @@ def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-jobs.FILLERS["reset"] = fill
+filling.FILLERS["reset"] = fill

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.errors import ConsoleError, Invalid, NotFound
 from deployments import forms, kinds
 from deployments.models import Job, Server
-from deployments.services import approvals, approving, in_use, job_page, jobs, waiting
+from deployments.services import approvals, approving, filling, in_use, job_page, jobs, waiting
 from deployments.steps import BadParams, read_params
 from deployments.views.lookup import check_may_operate, find_job, is_part, user_of
 
@@ -99,8 +99,7 @@ def _confirm(request: HttpRequest, server: Server, kind: str, params: dict[str, 
     """Ask whether it is meant, naming what is hit. Raises ConsoleError where it would be refused anyway."""
     module = jobs.find_kind(kind)
     jobs.check_role(user_of(request), module)
-    filled = {**params, **jobs.FILLERS[kind](server, params)} if kind in jobs.FILLERS else params
-    read = jobs.checked_params(module, filled)
+    read = jobs.checked_params(module, filling.filled(server, kind, module, params))
     jobs.check_root(server, kind, module, read)
     back = request.POST.copy()
     back.pop("csrfmiddlewaretoken", None)
@@ -109,7 +108,7 @@ def _confirm(request: HttpRequest, server: Server, kind: str, params: dict[str, 
         "server": server,
         "interrupts": module.INTERRUPTS,
         "in_use": in_use.of(server),
-        "steps": [step.title for step in module.steps(read)] if kind in jobs.FILLERS else [],
+        "steps": [step.title for step in module.steps(read)] if kind in filling.FILLERS else [],
         "repeated": [(name, value) for name, values in back.lists() for value in values],
         "needs_approval": approvals.is_needed(module),
         "back": f"{reverse('deployments:job-new')}?{back.urlencode()}",
@@ -138,7 +137,7 @@ def _prefilled(query: QueryDict) -> QueryDict:
     filled = QueryDict(mutable=True)
     filled.update({"server": job.server.name, "kind": job.kind, "ticket": job.ticket})
     typed = getattr(jobs.find_kind(job.kind), "TYPED", ())
-    for name, value in jobs.asked(job).items():
+    for name, value in filling.asked(job).items():
         if name in typed:
             continue
         filled.setlist(
@@ -151,11 +150,12 @@ def consequence(module: ModuleType, kind: str, params: dict[str, Any], server: S
     """What these parameters would do: steps with their commands, locks, and how long it usually takes."""
     found = {"usual_s": job_page.usual_total(kind), "interrupts": getattr(module, "INTERRUPTS", None)}
     found["needs_approval"] = approvals.is_needed(module)
+    unknown: dict[str, Any] = {**found, "plan": None, "locks": [], "root_needed": False}
+    if kind in filling.FILLERS and server is None:  # nobody knows the rest
+        return unknown
     try:
-        if kind in jobs.FILLERS:  # without a server nobody knows the rest
-            params = {**params, **jobs.FILLERS[kind](server, params)} if server else {"": ""}
-        read = read_params(module.Params, params)
+        read = read_params(module.Params, filling.filled(server, kind, module, params) if server else params)
     except (BadParams, ConsoleError):
-        return {**found, "plan": None, "locks": [], "root_needed": False}
+        return unknown
     plan = [(step, job_page.command_text(step.argv)) for step in module.steps(read)]
     return {**found, "plan": plan, "locks": module.locks(read), "root_needed": jobs.needs_root(module, read)}

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods
 
 from console.errors import Conflict, ConsoleError
 from deployments.models import Server
-from deployments.services import faults, host_changes, in_use, installs, jobs, stacks, waiting
+from deployments.services import faults, filling, host_changes, in_use, installs, jobs, stacks, waiting
 from deployments.stacks.options import CHOICES
 from deployments.stacks.plan import Plan
 from deployments.views.lookup import check_may_operate, find_server, user_of
@@ -60,7 +60,7 @@ def _simple(request: HttpRequest, kind: str, name: str, server: str) -> HttpResp
     found = find_server(server)
     wrong: ConsoleError | None = None
     try:
-        jobs.FILLERS[kind](found, {"stack": name})
+        filling.FILLERS[kind](found, {"stack": name})
     except ConsoleError as error:
         wrong = error
     more = {"is_current": installs.beside(found).current == name}

@@ -12,7 +12,7 @@ from console.errors import Conflict, ConsoleError, Invalid, NotAllowed
 from console.models import Alert, ApiToken, User
 from deployments import ingest
 from deployments.models import Job, JobState, Npu, Server, ServerChange, Step, VendorPackage
-from deployments.services import host_changes, installs, jobs, packages, servers, stacks, waiting
+from deployments.services import filling, host_changes, installs, jobs, packages, servers, stacks, waiting
 from deployments.stacks import actions, frozen
 from tests.deployments.stack_facts import facts
 from tests.job_fixtures import Spool
@@ -110,7 +110,7 @@ def test_the_job_carries_the_digests_and_holds_the_server_and_every_npu(server, 
     assert asked == [["package-upgrade", FIRMWARE, "2" * 64], ["package-upgrade", DRIVER, "1" * 64]]
     assert job.locks[:2] == ["stack", "server"] and {"npu:0000:C0:00.0", "npu:0000:C1:00.0/0"} <= set(job.locks)
     assert job.params["before"] == "25.0.rc1.1 7.7.0.1.231"
-    assert set(jobs.asked(job)) == {"driver", "firmware"}
+    assert set(filling.asked(job)) == {"driver", "firmware"}
     other = jobs.queue_job(server, "reboot", {}, by=operator)
     assert other.waiting  # for the one that changes the driver
 

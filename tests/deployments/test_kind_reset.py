@@ -7,7 +7,7 @@ from console.errors import Conflict, ConsoleError, NotAllowed
 from console.models import User
 from deployments.kinds import reset
 from deployments.models import Job, Npu, Server
-from deployments.services import jobs, resets, servers
+from deployments.services import filling, jobs, resets, servers
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
 A2_RING = {"links": {f"NPU{a}": {f"NPU{b}": "HCCS" if a // 2 == b // 2 else "SYS" for b in range(4) if b != a}
@@ -67,7 +67,7 @@ def test_an_administrator_resets_by_bus_id_and_names_the_server_once_more(admin)
     assert run.title.en == "Reset NPU 1 (together: 0.0, 1.0)" and exporters.always
     assert free.argv[-4:] == ["--devices", "0,1", "--places", "0.0,1.0"]
     assert note.argv[-1] == "note" and back.argv[-1] == "600"
-    assert set(jobs.asked(job)) == {"npu", "confirm"}
+    assert set(filling.asked(job)) == {"npu", "confirm"}
     servers.cordon(server, "0000:12:00.0", by=admin, reason="ECC")
     server.refresh_from_db()
     sick = jobs.queue_job(server, "reset", {"npu": "0000:12:00.0", "confirm": "kp-1"}, by=admin)
