@@ -5,4 +5,5 @@ class DeploymentsConfig(AppConfig):
     name = "deployments"
 
     def ready(self) -> None:
-        from deployments.services import installs, resets  # noqa: F401 - they say how their kinds are filled in
+        # They say how their kinds are filled in, and when a wave of a campaign may begin: in every process.
+        from deployments.services import campaigns, installs, resets  # noqa: F401
