@@ -12,7 +12,7 @@ from console.errors import Conflict, ConsoleError, Invalid, NotAllowed
 from console.models import Alert, ApiToken, User
 from deployments import ingest
 from deployments.models import Job, JobState, Npu, Server, ServerChange, Step, VendorPackage
-from deployments.services import filling, host_changes, installs, jobs, packages, servers, stacks, waiting
+from deployments.services import campaign_plan, filling, host_changes, installs, jobs, packages, servers, stacks, waiting
 from deployments.stacks import actions, frozen
 from tests.deployments.stack_facts import facts
 from tests.job_fixtures import Spool
@@ -344,3 +344,14 @@ def test_refusals_are_sentences(server, operator):
         with pytest.raises(ConsoleError) as refused:
             jobs.queue_job(server, "drivers", params, by=operator)
         assert refused.value.what and refused.value.do
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_a_campaign_plans_what_the_job_will_be_filled_in_with(server, known, simulated):
+    """Else each server would be held back at its turn, for its plan is another one than was approved."""
+    Server.objects.update(simulated=simulated)
+    server = Server.objects.get()
+    choices = {"stack": "vllm-ascend-0.23.0", "cann": "own", **WISH}
+    line = campaign_plan.Planner(stacks.find(choices["stack"]), choices).lines([server])[0]
+    assert line.word == "reboots", line.because
+    assert line.digest == installs.digest_of(installs.fill_install(server, choices)["plan"])
