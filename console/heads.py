@@ -1,4 +1,5 @@
-"""The last line of each job whose log moved lately, said again each second: a lost last message shows no hole."""
+"""What pages hear of logs: what was stored, and the last line of each log that moved lately, said again each second, so
+that a lost last message shows no hole."""
 
 import time
 from collections.abc import Container
@@ -8,7 +9,9 @@ from django.db.models import Q
 from django.utils import timezone
 
 from console import live
+from deployments.ingest import Stored
 from deployments.models import Attempt, JobState
+from deployments.services import jobs
 
 LATELY_S = 60.0
 MOST_SEEDED = 1000
@@ -28,6 +31,21 @@ class Heads:
 
     def moved(self, job_id: int, attempt: str, last: int) -> None:
         self.heads[job_id] = (attempt, last, time.monotonic())
+
+    def news(self, stored: Stored) -> list[tuple[str, bytes]]:
+        """(channel, message) for each chunk of a log, job and batch that has moved."""
+        made = []
+        for job_id, chunk in stored.chunks:
+            text = chunk.raw[:-1].decode("utf-8", "replace")
+            data = {"attempt": chunk.attempt, "first": chunk.first, "n": chunk.n, "text": text}
+            last = chunk.first + chunk.n - 1
+            made.append(live.message(f"job:{job_id}", "log", data, last))
+            self.moved(job_id, chunk.attempt, last)
+        for job in stored.jobs.values():
+            data = jobs.as_json(job)
+            made.append(live.message(f"job:{job.pk}", "state", data, 0))
+            made.append(live.message("jobs", "job", data, 0))
+        return made + [live.message(f"batch:{pk}", "moved", {"id": pk}) for pk in stored.batches]
 
     def messages(self, open_topics: Container[str]) -> list[tuple[str, bytes]]:
         """(channel, message) for each job that somebody looks at."""

@@ -20,7 +20,7 @@ from django.conf import settings
 from django.db import DatabaseError, OperationalError, close_old_connections
 from django.utils import timezone
 
-from console import incoming, live, streams
+from console import incoming, streams
 from console.heads import Heads
 from deployments import ingest as jobs_ingest
 from deployments.models import Job, Server
@@ -302,7 +302,7 @@ class Ingest:
         for (pk, attempt), place in stored.acked.items():
             pipeline.hset(streams.acked(pk), attempt, json.dumps(place))
         pipeline.execute(raise_on_error=False)  # a full Redis refuses HSET; the server asks again by sending again
-        self._publish(self._log_messages(stored))
+        self._publish(self.heads.news(stored))
         self._after_ends([job for job in stored.jobs.values() if job.is_ended])
 
     def _after_ends(self, ended: list[Job]) -> None:
@@ -325,21 +325,6 @@ class Ingest:
         for part in incoming.portions(batch, 1) if len(batch) == 1 else ({pk: batch[pk]} for pk in batch):
             done.add(self._stored(part))
         return done
-
-    def _log_messages(self, stored: jobs_ingest.Stored) -> Messages:
-        made: Messages = []
-        for job_id, chunk in stored.chunks:
-            text = chunk.raw[:-1].decode("utf-8", "replace")
-            data = {"attempt": chunk.attempt, "first": chunk.first, "n": chunk.n, "text": text}
-            last = chunk.first + chunk.n - 1
-            made.append(live.message(f"job:{job_id}", "log", data, last))
-            self.heads.moved(job_id, chunk.attempt, last)
-        for job in stored.jobs.values():
-            data = jobs.as_json(job)
-            made.append(live.message(f"job:{job.pk}", "state", data, 0))
-            made.append(live.message("jobs", "job", data, 0))
-        made += [live.message(f"batch:{pk}", "moved", {"id": pk}) for pk in stored.batches]
-        return made
 
     def _read_telemetry(self, at: float) -> Messages:
         keys = {streams.telemetry(pk): cursor for pk, cursor in self.telemetry_cursors.items()}
