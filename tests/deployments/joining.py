@@ -15,6 +15,7 @@ import urllib.request
 from pathlib import Path
 
 NOBODY = 65534
+OLD_PYTHON = Path.home() / ".pyenv/versions/3.10.13"  # a second one, that root alone may reach
 PATHS = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 

@@ -12,7 +12,17 @@ from console.errors import Conflict, ConsoleError, Invalid, NotAllowed
 from console.models import Alert, ApiToken, User
 from deployments import ingest
 from deployments.models import Job, JobState, Npu, Server, ServerChange, Step, VendorPackage
-from deployments.services import campaign_plan, filling, host_changes, installs, jobs, packages, servers, stacks, waiting
+from deployments.services import (
+    campaign_plan,
+    filling,
+    host_changes,
+    installs,
+    jobs,
+    packages,
+    servers,
+    stacks,
+    waiting,
+)
 from deployments.stacks import actions, frozen
 from tests.deployments.stack_facts import facts
 from tests.job_fixtures import Spool
