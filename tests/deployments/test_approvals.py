@@ -13,10 +13,9 @@ from console.models import Alert, ApiToken, User
 from deployments import queues
 from deployments.models import Approval, Decision, Job, JobState, Npu, Server
 from deployments.services import approving, batches, jobs, lifecycle, reaper, selection, servers
+from tests.deployments.npu_rings import PAIRS, server_with
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
-RING = {"links": {f"NPU{a}": {f"NPU{b}": "HCCS" if a // 2 == b // 2 else "SYS" for b in range(4) if b != a}
-                  for a in range(4)}}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -37,12 +36,7 @@ def ben():
 
 @pytest.fixture
 def server():
-    made = Server.objects.create(
-        name="kp-1", facts={"root": "helper", "topology": RING}, last_seen_at=timezone.now()
-    )  # fmt: skip
-    for n in range(4):
-        Npu.objects.create(server=made, device_index=n, npu_id=n, chip_id=0, bus_id=f"0000:{n + 16:02X}:00.0")
-    return made
+    return server_with(PAIRS)
 
 
 @pytest.fixture
@@ -186,7 +180,7 @@ def test_everything_is_looked_at_again(asked, server, ann, ben):
 
     refused("server_offline", last_seen_at=timezone.now() - timedelta(days=1))
     refused("decommissioned", leaving_at=timezone.now())
-    refused("no_root", facts={"topology": RING})
+    refused("no_root", facts={"topology": PAIRS})
     refused("changed", facts={"root": "helper"})  # the ring is no longer known: all four would be reset
     Npu.objects.filter(bus_id="0000:11:00.0").update(bus_id="0000:99:00.0")
     refused("no_such_npu")

@@ -1,17 +1,16 @@
 """Which NPUs are reset together, who may ask for it, and the steps."""
 
 import pytest
-from django.utils import timezone, translation
+from django.utils import translation
 
 from console.errors import Conflict, ConsoleError, NotAllowed
 from console.models import User
 from deployments.kinds import reset
-from deployments.models import Job, Npu, Server
+from deployments.models import Job
 from deployments.services import filling, jobs, resets, servers
+from tests.deployments.npu_rings import PAIRS, server_with
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
-A2_RING = {"links": {f"NPU{a}": {f"NPU{b}": "HCCS" if a // 2 == b // 2 else "SYS" for b in range(4) if b != a}
-                     for a in range(4)}}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -25,17 +24,6 @@ def admin():
     return User.objects.create_user("root", role="administrator")
 
 
-def server_with(topology, chips=1, ids=range(4), **more):
-    facts = {"root": "helper", "topology": topology}
-    made = Server.objects.create(name="kp-1", facts=facts, last_seen_at=timezone.now(), **more)
-    places = [(npu, chip) for npu in ids for chip in range(chips)]
-    for index, (npu, chip) in enumerate(places):
-        Npu.objects.create(
-            server=made, device_index=index, npu_id=npu, chip_id=chip, bus_id=f"0000:{index + 16:02X}:00.0"
-        )
-    return made
-
-
 def ring(server, index=0):
     return [npu.device_index for npu in resets.together(server, server.npus.get(device_index=index))]
 
@@ -43,8 +31,8 @@ def ring(server, index=0):
 @pytest.mark.parametrize(
     ("topology", "chips", "index", "wanted"),
     [
-        (A2_RING, 1, 0, [0, 1]),
-        (A2_RING, 1, 3, [2, 3]),
+        (PAIRS, 1, 0, [0, 1]),
+        (PAIRS, 1, 3, [2, 3]),
         ({"links": {f"NPU{a}": {f"NPU{b}": "PHB" for b in range(4) if b != a} for a in range(4)}}, 1, 2, [2]),
         ({"links": {f"NPU{a}": {f"NPU{b}": "SYS" for b in range(8) if b != a} for a in range(8)}}, 2, 3, [2, 3]),
         # a chain is one ring; one direction is enough
@@ -59,7 +47,7 @@ def test_a_ring_is_reset_together(topology, chips, index, wanted):
 
 
 def test_an_administrator_resets_by_bus_id_and_names_the_server_once_more(admin):
-    server = server_with(A2_RING)
+    server = server_with(PAIRS)
     job = jobs.queue_job(server, "reset", {"npu": "0000:11:00.0", "confirm": "kp-1"}, by=admin)
     assert job.locks == ["npu:0000:10:00.0", "npu:0000:10:00.0/0", "npu:0000:11:00.0", "npu:0000:11:00.0/0"]
     note, free, run, exporters, back = reset.steps(jobs.checked_params(reset, job.params))
@@ -75,7 +63,7 @@ def test_an_administrator_resets_by_bus_id_and_names_the_server_once_more(admin)
 
 
 def test_refusals(admin):
-    server = server_with(A2_RING)
+    server = server_with(PAIRS)
     good = {"npu": "0000:10:00.0", "confirm": "kp-1"}
     with pytest.raises(NotAllowed, match="for administrators"):
         jobs.queue_job(server, "reset", good, by=User.objects.create_user("li", role="operator"))
@@ -89,14 +77,14 @@ def test_refusals(admin):
     server.simulated = True
     with pytest.raises(Conflict, match="simulated"):
         resets.fill(server, good)
-    server.simulated, server.facts = False, {"topology": A2_RING}
+    server.simulated, server.facts = False, {"topology": PAIRS}
     with pytest.raises(Conflict) as refused:
         jobs.queue_job(server, "reset", good, by=admin)
     assert refused.value.code == "no_root" and not Job.objects.exists()
 
 
 def test_the_form_asks_and_names_every_npu_of_the_ring(admin, client):
-    server_with(A2_RING)
+    server_with(PAIRS)
     client.force_login(admin, "django.contrib.auth.backends.ModelBackend")
     client.cookies["django_language"] = "en"
     shown = client.get("/jobs/new?kind=reset&server=kp-1").content.decode()
