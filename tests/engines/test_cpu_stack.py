@@ -69,34 +69,51 @@ def by_hand(host, steps):
     return time.monotonic() - began
 
 
-def test_the_cpu_stack_from_an_index_and_back(console, host):
-    browser, token = Browser(console), console.token()
-    _page, command = browser.command("kp-60")
-    joined = host.run(command)
-    assert joined.returncode == 0, joined.stdout + joined.stderr
-    home = {"HOME": str(host.agent)}  # of the agent, and so of its pip
-    settings = f"[global]\nfind-links = {found_beside()}\n"
-    noted = host.run('mkdir -p $HOME/.config/pip && echo "$TEXT" > $HOME/.config/pip/pip.conf', TEXT=settings, **home)
-    assert noted.returncode == 0, noted
-    about = f"/servers/kp-60/stack-plan?stack={STACK}"
-    plan = until(lambda: p if not (p := console.call(about, token))["refusals"] else None, 120, 0.5)
-    pips = [step for step in plan["steps"] if "pip" in step["argv"] and "install" in step["argv"]]
-    hosts = {urllib.parse.urlsplit(address).hostname for address in plan["addresses"]}
-    root = host.agent / "state" / "stacks"
-    assert host.run(f"mkdir -p {root}").returncode == 0
-    tiny_model.make(root / "smoke-model")  # the stack is used only when it has answered a prompt with it
+class Operator:
+    """Queues jobs on the pages of stacks and waits for their end."""
 
-    def ended(kind, stack=STACK, within=INSTALLED_WITHIN_S):
-        shown = browser.get(f"/stacks/{stack}/{kind}/kp-60/")
-        seen = re.search(r'name="seen" value="([0-9a-f]+)"', shown)
-        path = browser.send(f"/stacks/{stack}/{kind}/kp-60/", **({"seen": seen[1]} if seen else {}))[0]
-        number = int(re.fullmatch(r"/jobs/(\d+)/", path)[1])
+    def __init__(self, console):
+        self.console, self.browser, self.token = console, Browser(console), console.token()
+
+    def ended(self, kind, stack=STACK, within=INSTALLED_WITHIN_S):
+        path = f"/stacks/{stack}/{kind}/kp-60/"
+        seen = re.search(r'name="seen" value="([0-9a-f]+)"', self.browser.get(path))
+        number = int(
+            re.fullmatch(r"/jobs/(\d+)/", self.browser.send(path, **({"seen": seen[1]} if seen else {}))[0])[1]
+        )
 
         def job():
-            found = console.call(f"/jobs/{number}", token)
+            found = self.console.call(f"/jobs/{number}", self.token)
             return found if found["state"] in ("succeeded", "failed", "lost") else None
 
         return until(job, within, 0.5)
+
+    def plan(self):
+        return self.console.call(f"/servers/kp-60/stack-plan?stack={STACK}", self.token)
+
+
+def joined(operator, host):
+    """The host joins, with its pip's settings and a tiny model; where stacks go there."""
+    _page, command = operator.browser.command("kp-60")
+    done = host.run(command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    settings = f"[global]\nfind-links = {found_beside()}\n"
+    put = 'mkdir -p $HOME/.config/pip && echo "$TEXT" > $HOME/.config/pip/pip.conf'
+    noted = host.run(put, TEXT=settings, HOME=str(host.agent))  # the home of the agent, and so of its pip
+    assert noted.returncode == 0, noted
+    root = host.agent / "state" / "stacks"
+    assert host.run(f"mkdir -p {root}").returncode == 0
+    tiny_model.make(root / "smoke-model")  # the stack is used only when it has answered a prompt with it
+    return root
+
+
+def test_the_cpu_stack_from_an_index_and_back(console, host):
+    operator = Operator(console)
+    ended, browser = operator.ended, operator.browser
+    root = joined(operator, host)
+    plan = until(lambda: p if not (p := operator.plan())["refusals"] else None, 120, 0.5)
+    pips = [step for step in plan["steps"] if "pip" in step["argv"] and "install" in step["argv"]]
+    hosts = {urllib.parse.urlsplit(address).hostname for address in plan["addresses"]}
 
     began = time.monotonic()
     made = ended("install")
@@ -109,7 +126,7 @@ def test_the_cpu_stack_from_an_index_and_back(console, host):
     assert tried.returncode == 0 and tried.stdout.split()[0] == "0.32.0" and tried.stdout.split()[-1] == "4.0", tried
 
     # A second run skips every step; the agent has told of what is there.
-    until(lambda: all(step["state"] == "satisfied" for step in console.call(about, token)["steps"]), 120, 0.5)
+    until(lambda: all(step["state"] == "satisfied" for step in operator.plan()["steps"]), 120, 0.5)
     began = time.monotonic()
     again = ended("install")
     second = time.monotonic() - began
