@@ -39,7 +39,7 @@ def pause(after_s: float, tries: int) -> None:
 
 
 def _wait(after_s: float, tries: int) -> float:
-    return min(max(after_s, wait_s() * 2 ** (tries - 1)), LONGEST_WAIT_S)
+    return min(max(after_s, wait_s() * 2.0 ** (tries - 1)), LONGEST_WAIT_S)
 
 
 class Fetch:

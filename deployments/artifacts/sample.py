@@ -90,8 +90,9 @@ def tokenizer() -> dict[str, Any]:
 
 
 def shapes(kind: str, layers: int) -> dict[str, list[int]]:
-    """Name -> shape of each weight; the head is tied to the embedding."""
+    """Name -> shape of each weight. The head is not tied to the embedding: msModelSlim writes no tied one."""
     found: dict[str, list[int]] = {"model.embed_tokens.weight": [VOCABULARY, HIDDEN], "model.norm.weight": [HIDDEN]}
+    found["lm_head.weight"] = [VOCABULARY, HIDDEN]
     for n in range(layers):
         at = f"model.layers.{n}"
         found |= {f"{at}.{name}.weight": [HIDDEN] for name in ("input_layernorm", "post_attention_layernorm")}
@@ -131,7 +132,7 @@ def config(kind: str, layers: int) -> dict[str, Any]:
         "architectures": [ARCHITECTURES[kind]], "model_type": kind, "vocab_size": VOCABULARY, "hidden_size": HIDDEN,
         "intermediate_size": INNER, "num_hidden_layers": layers, "num_attention_heads": HEADS,
         "num_key_value_heads": HEADS, "max_position_embeddings": LONGEST, "hidden_act": "silu", "rms_norm_eps": 1e-6,
-        "rope_theta": 10000.0, "eos_token_id": 0, "bos_token_id": 0, "pad_token_id": 0, "tie_word_embeddings": True,
+        "rope_theta": 10000.0, "eos_token_id": 0, "bos_token_id": 0, "pad_token_id": 0, "tie_word_embeddings": False,
         "torch_dtype": "float32",
     }  # fmt: skip
 

@@ -5,9 +5,9 @@ What it answers is nonsense. With 28 layers msModelSlim takes it by its recipe o
 
 from dataclasses import dataclass
 
-from deployments.artifacts.there import THERE
 from deployments.artifacts.paths import PATH
 from deployments.artifacts.sample import KINDS, LAYERS
+from deployments.artifacts.there import THERE
 from deployments.steps import Step, Text, param, python_module
 
 TITLE = Text("生成示例模型", "Make a sample model")
@@ -24,8 +24,8 @@ class Params:
         help=Text("28 层可用于量化；2 层更小。", "28 for quantizing; 2 is smaller."),
     )  # fmt: skip
     target: str = param(
-        "text", zh="目录", en="Folder", default="", pattern=f"({PATH})?",
-        help=Text("留空：服务器的模型目录下的 sample-<结构>-<层数>。", "Empty: sample-… in the server's folder of models."),
+        "new_folder", zh="目录", en="Folder", default="", pattern=f"({PATH})?",
+        help=Text("留空：服务器的模型目录下的 sample-<结构>-<层数>。", "Empty: below the server's folder of models."),
     )  # fmt: skip
     folder: str = param("text", zh="写入", en="Written to", default="", pattern=f"({PATH})?")
 

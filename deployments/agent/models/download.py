@@ -18,7 +18,7 @@ from deployments.artifacts.paths import tidy
 from deployments.artifacts.progress import Progress, amount
 from deployments.artifacts.sources import Broken, File, Source
 from deployments.artifacts.sources.hubs import HuggingFace, ModelScope
-from deployments.artifacts.sources.names import Chosen, choose
+from deployments.artifacts.sources.names import OWN, Chosen, choose
 from deployments.artifacts.sources.shared_path import SharedPath
 from deployments.artifacts.sources.web import Web
 from deployments.artifacts.sources.web_folder import WebFolder
@@ -151,7 +151,7 @@ def _tidy(part: Path, chosen: Chosen) -> None:
         if path.is_dir() and not path.is_symlink():
             if not any(path.iterdir()):
                 path.rmdir()
-        elif name not in names and not name.startswith(f"{fetch.OWN}/"):
+        elif name not in names and not name.startswith(f"{OWN}/"):
             path.unlink()
 
 

@@ -213,8 +213,8 @@ def not_it(url: str, what: str) -> BadModel:
 
 
 def _check(url: str) -> None:
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         fine = False
