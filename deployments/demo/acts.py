@@ -11,7 +11,7 @@ from deployments.demo import acts_env, acts_host
 from deployments.demo.scene import DONE, Act, Ended, Scene
 from deployments.demo.telemetry import MemoryHost
 from deployments.stacks.cann_layer import WITH_ENV
-from deployments.stacks.faults import FAULTS, unwrapped
+from deployments.stacks.faults import FAULTS, as_anybody, unwrapped
 from deployments.stacks.installed import ASCEND
 from deployments.steps import PYTHON, Step
 
@@ -28,8 +28,9 @@ def of(step: Step, scene: Scene, fault: str = "") -> Act:
 
 
 def _after_env(step: Step, scene: Scene, fault: str) -> Act:
-    """The shell reads set_env.sh files first, and goes on where one is not there."""
-    words = list(step.argv)
+    """The shell reads set_env.sh files first, and goes on where one is not there. No real index is asked, so nobody
+    signs in."""
+    words = as_anybody(step.argv)
     if words[:3] == ["bash", "-c", WITH_ENV]:
         for file in words[4 : words.index("--")]:
             if not scene.exists(file):
