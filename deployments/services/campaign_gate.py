@@ -32,6 +32,7 @@ from deployments.services import (
     filling,
     installs,
     jobs,
+    root_access,
     speaking,
     stacks,
 )
@@ -205,7 +206,7 @@ def _fill(campaign: Campaign, job: Job, server: Server, row: CampaignServer) -> 
         made.update(filling.FILLERS[campaign_plan.KIND](server, dict(campaign.params)))
         params = {**campaign.params, **made}
         read = jobs.checked_params(install, params)
-        jobs.check_root(server, campaign_plan.KIND, install, read)
+        root_access.check(server, install, read)
         speaking.check_speaks(server, campaign_plan.KIND)
         locks = list(install.locks(read))
         jobs.check_cordons(server, locks)

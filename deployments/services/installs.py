@@ -10,7 +10,16 @@ from django.utils.translation import gettext as _
 from console.errors import Conflict, ConsoleError, NotFound
 from console.language import pick
 from deployments.models import Server
-from deployments.services import faults, filling, host_changes, in_use, package_sources, stacks, wheel_bundles
+from deployments.services import (
+    faults,
+    filling,
+    host_changes,
+    in_use,
+    package_sources,
+    root_access,
+    stacks,
+    wheel_bundles,
+)
 from deployments.stacks import frozen, plan
 from deployments.stacks.catalogue import Stack
 from deployments.stacks.installed import NAME
@@ -128,13 +137,7 @@ def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
             code="host_layer",
         )
     if any(step.needs_root for step in made.to_run) and server.facts.get("root") == "old":
-        return Conflict(
-            _("The root helper of %(server)s is of an older version and does not know these steps.")
-            % {"server": server.name},
-            _("Run the command for joining again on %(server)s as root; its jobs go on meanwhile.")
-            % {"server": server.name},
-            code="old_root_helper",
-        )
+        return root_access.old_helper(server)
     if any(step.needs_root for step in made.to_run) and not server.has_root:
         return Conflict(
             _("The plan changes a CANN that all stacks share, and the agent of %(server)s has no root helper.")
