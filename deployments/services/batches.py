@@ -51,18 +51,11 @@ class Plan:
 
     def check(self) -> None:
         """Raises Invalid in words."""
-        limits = [
+        selection.check_numbers(
             ("canary", self.canary, 0, 100),
             ("wave", self.size, 1, selection.MOST_SERVERS),
             ("stop_after", self.stop_after, 1, selection.MOST_SERVERS),
-        ]
-        for name, value, least, most in limits:
-            if not least <= value <= most:
-                raise Invalid(
-                    _("%(name)s is %(value)s.") % {"name": name, "value": value},
-                    _("Give a whole number from %(least)s to %(most)s.") % {"least": least, "most": most},
-                    code="bad_plan",
-                )
+        )
 
 
 def start(

@@ -56,20 +56,13 @@ class Order:
                 _("Use one of: %(words)s.") % {"words": ", ".join(BY)},
                 code="bad_plan",
             )
-        limits = [
+        selection.check_numbers(
             ("canary", self.canary, 0, 100),
             ("size", self.size, 1, selection.MOST_SERVERS),
             ("at_once", self.at_once, 1, MOST_AT_ONCE),
             ("soak_min", self.soak_min, 0, MOST_SOAK_MIN),
             ("stop_after", self.stop_after, 1, selection.MOST_SERVERS),
-        ]
-        for name, value, least, most in limits:
-            if not least <= value <= most:
-                raise Invalid(
-                    _("%(name)s is %(value)s.") % {"name": name, "value": value},
-                    _("Give a whole number from %(least)s to %(most)s.") % {"least": least, "most": most},
-                    code="bad_plan",
-                )
+        )
         if self.by == "label" and not self.label:
             raise Invalid(
                 _("Rings by label need the name of a label."),

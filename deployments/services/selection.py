@@ -110,6 +110,17 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(name[:63] for name in names[:10]) + (f" … (+{rest})" if rest > 0 else "")
 
 
+def check_numbers(*limits: tuple[str, int, int, int]) -> None:
+    """Each is (name, value, least, most) of what a batch or campaign asks for. Raises Invalid naming the first."""
+    for name, value, least, most in limits:
+        if not least <= value <= most:
+            raise Invalid(
+                _("%(name)s is %(value)s.") % {"name": name, "value": value},
+                _("Give a whole number from %(least)s to %(most)s.") % {"least": least, "most": most},
+                code="bad_plan",
+            )
+
+
 def waves(servers: Sequence[Server], *, canary: int, size: int, spread: bool) -> dict[int, int]:
     """{server id: number of its wave}; 0 is the canary, which is there only where `canary` > 0.
 
