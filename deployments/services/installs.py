@@ -2,14 +2,17 @@
 
 import dataclasses
 import hashlib
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.conf import settings
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from console.errors import Conflict, ConsoleError, NotFound
 from console.language import pick
-from deployments.models import Server
+from deployments import kinds
+from deployments.models import Job, Server
 from deployments.services import (
     faults,
     filling,
@@ -24,6 +27,8 @@ from deployments.stacks import frozen, plan
 from deployments.stacks.catalogue import Stack
 from deployments.stacks.installed import NAME
 from deployments.stacks.options import INNER, Options
+
+JUST_NOW = timedelta(minutes=5)
 
 
 class Beside(NamedTuple):
@@ -109,6 +114,21 @@ def digest(made: plan.Plan) -> str:
 def digest_of(text: str) -> str:
     """The same of a plan that is frozen already: what a job runs."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def check_shown(server: Server, seen: str, digest: str) -> None:
+    """Raises Conflict where what is to be confirmed is another plan than was shown; it names a job that ended just
+    now, whose changes the server tells of a moment later."""
+    if seen == digest:
+        return
+    what = _("The plan is another one than was shown: what the server tells of itself has changed.")
+    changing = [name for name in kinds.names() if getattr(kinds.load(name), "CHANGES_FACTS", False)]
+    ended = Job.objects.filter(server=server, kind__in=changing, ended_at__gte=timezone.now() - JUST_NOW)
+    if last := ended.order_by("-ended_at").first():
+        what = _("The plan is another one than was shown: job #%(id)s (%(kind)s) has just ended on %(server)s.") % {
+            "id": last.pk, "kind": pick(kinds.title(last.kind)), "server": server.name,
+        }  # fmt: skip
+    raise Conflict(what, _("Look at the steps below, then confirm again."), code="plan_changed")
 
 
 def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:

@@ -4,10 +4,9 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
-from console.errors import Conflict, ConsoleError
+from console.errors import ConsoleError
 from deployments.models import Server
 from deployments.services import faults, filling, host_changes, in_use, installs, jobs, stacks, waiting
 from deployments.stacks.options import CHOICES
@@ -30,12 +29,7 @@ def stack_install(request: HttpRequest, name: str, server: str) -> HttpResponse:
     }  # fmt: skip
 
     def queue() -> Any:
-        if given.get("seen") != digest:
-            raise Conflict(
-                _("The plan is another one than was shown: what the server tells of itself has changed."),
-                _("Look at the steps below, then confirm again."),
-                code="plan_changed",
-            )
+        installs.check_shown(found, given.get("seen", ""), digest)
         params = {one: value for one, value in chosen.items() if one != "account"}
         if fault := given.get("fault", ""):
             params["fault"] = fault

@@ -1,7 +1,7 @@
 """Jobs of stacks as they are queued: from the page and over REST, by whom, with which plan, and refused why."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.utils import timezone, translation
@@ -97,8 +97,22 @@ def test_a_plan_that_has_changed_since_is_asked_again(browser, server):
     before = installs.digest(installs.plan_of(server, stacks.find(STACK), installs.options_for(server, {})))
     told(server, pythons=THERE)
     answer = page.post(f"/stacks/{STACK}/install/kp-1/", {"seen": before})
-    assert answer.status_code == 409 and "another one than was shown" in answer.content.decode()
+    assert answer.status_code == 409 and "what the server tells of itself has changed" in answer.content.decode()
     assert not Job.objects.exists()
+
+
+def test_a_plan_from_before_a_job_has_just_ended_names_that_job(browser, server, operator):
+    page = browser("operator")
+    job = jobs.queue_job(server, "install", {"stack": STACK}, by=operator)
+    before = installs.digest(installs.plan_of(server, stacks.find(STACK), installs.options_for(server, {})))
+    told(server, pythons=THERE)
+
+    def said(**ago):
+        Job.objects.filter(pk=job.pk).update(state=JobState.SUCCEEDED, ended_at=timezone.now() - timedelta(**ago))
+        return page.post(f"/stacks/{STACK}/install/kp-1/", {"seen": before}).content.decode()
+
+    assert f"job #{job.pk} (Install a stack) has just ended on kp-1" in said(seconds=5)
+    assert "what the server tells of itself has changed" in said(hours=1) and Job.objects.count() == 1
 
 
 def test_rest_queues_the_same_and_may_not_bring_a_plan(client, server):
