@@ -18,6 +18,7 @@ from deployments.services import (
     filling,
     host_changes,
     in_use,
+    npu_choice,
     package_sources,
     root_access,
     stacks,
@@ -25,6 +26,7 @@ from deployments.services import (
 )
 from deployments.stacks import frozen, plan
 from deployments.stacks.catalogue import Stack
+from deployments.stacks.draft import as_step
 from deployments.stacks.installed import NAME
 from deployments.stacks.options import INNER, Options
 
@@ -209,12 +211,19 @@ def fill_install(server: Server, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def filled(server: Server, made: plan.Plan) -> dict[str, Any]:
-    """What a job is filled in with; the NPUs that it holds only where it changes what is below them all."""
-    more = {}
+    """What a job is filled in with: the NPUs that it holds are all where it changes what is below them, and one where
+    it only tries the stack."""
+    more: dict[str, Any] = {}
     if made.changes_host:
         now = host_changes.now(server)
         more = {"npus": host_changes.npus_of(server), "before": f"{now['driver'] or ''} {now['firmware'] or ''}"}
+    elif tries_npu(made):
+        more = {"npus": npu_choice.names_of_one(server)}
     return {"plan": frozen.write(made), **more}
+
+
+def tries_npu(made: plan.Plan) -> bool:
+    return any(map(frozen.tries_npu, map(as_step, made.to_run)))
 
 
 def fill_drivers(server: Server, params: dict[str, Any]) -> dict[str, Any]:

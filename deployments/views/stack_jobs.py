@@ -8,7 +8,7 @@ from django.views.decorators.http import require_http_methods
 
 from console.errors import ConsoleError
 from deployments.models import Server
-from deployments.services import faults, filling, host_changes, in_use, installs, jobs, stacks, waiting
+from deployments.services import faults, filling, host_changes, in_use, installs, jobs, npu_choice, stacks, waiting
 from deployments.stacks.options import CHOICES
 from deployments.stacks.plan import Plan
 from deployments.views.lookup import check_may_operate, find_server, user_of
@@ -94,7 +94,10 @@ def _asked(
 
 
 def _locks(server: Server, made: Plan | None) -> list[str]:
-    return ["stack", *(host_changes.locks(server) if made and made.changes_host else [])]
+    if made and made.changes_host:
+        return ["stack", *host_changes.locks(server)]
+    tried = npu_choice.names_of_one(server) if made and installs.tries_npu(made) else []
+    return ["stack", *(f"{waiting.NPU_LOCK}{name}" for name in tried)]
 
 
 def _ticket(request: HttpRequest) -> str:

@@ -11,9 +11,9 @@ from console.errors import Conflict, ConsoleError, Invalid, NotFound
 from console.models import ApiToken, User
 from console.redis import client as redis_client
 from deployments.kinds import install
-from deployments.models import Job, JobState, Server
+from deployments.models import Job, JobState, Npu, Server
 from deployments.services import batches, bundle_import, installs, jobs, selection, stacks, wheel_bundles
-from deployments.stacks import bundles
+from deployments.stacks import bundles, one_npu
 from deployments.steps import read_params
 from tests.deployments import tiny_wheels
 from tests.deployments.stack_facts import CHIPS, PACKAGES_0_23, facts
@@ -170,6 +170,31 @@ def test_a_plan_that_cannot_run_is_refused_in_words(operator, family, told_, opt
     with pytest.raises(Conflict) as refused:
         jobs.queue_job(server, "install", {"stack": NPU_STACK, **options}, by=operator)
     assert refused.value.code == code and refused.value.what and refused.value.do
+
+
+@pytest.mark.parametrize("route", ["venv", "container"])
+def test_a_stack_is_tried_on_one_npu_which_the_job_holds(browser, operator, route):
+    row = Server.objects.create(
+        name="kp-2", family=CHIPS["A2"][0], facts=facts("A2", **PAIRED), last_seen_at=timezone.now(),
+        cordons={"0000:C1:00.0": {"reason": "ECC"}},
+    )  # fmt: skip
+    now = timezone.now()
+    for n, ago in enumerate((1, 0, 0, 0, 0)):  # the first card was lost an hour ago
+        Npu.objects.create(
+            server=row, device_index=max(0, n - 1), npu_id=n, chip_id=0, bus_id=f"0000:C{n}:00.0",
+            seen_at=now - timedelta(hours=ago),
+        )  # fmt: skip
+    redis_client().hset(streams.FLEET_NOW, str(row.pk), json.dumps({"processes": [{"pid": 7, "npu": 2, "chip": 0}]}))
+    given = {"stack": NPU_STACK, "route": route}
+    first = jobs.queue_job(row, "install", given, by=operator)
+    assert first.locks == ["stack", "npu:0000:C3:00.0", "npu:0000:C3:00.0/0"]
+    assert first.params["npus"] == ["0000:C3:00.0", "0000:C3:00.0/0"] and "npus" not in jobs.as_json(first)["params"]
+    steps = install.steps(read_params(install.Params, first.params))
+    assert [step.env[one_npu.HELD] for step in steps if one_npu.HELD in step.env] == ["0000:C3:00.0/0"]
+    second = jobs.queue_job(row, "install", given, by=operator)
+    assert second.locks[1] == "npu:0000:C4:00.0" and second.waiting  # for the stack
+    on_cpu = jobs.queue_job(row, "install", {"stack": STACK}, by=operator)
+    assert on_cpu.locks == ["stack"] and not on_cpu.params.get("npus")
 
 
 def test_batches_are_refused(server, operator):
