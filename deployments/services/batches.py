@@ -240,7 +240,7 @@ def _start_wave(batch: Batch, ids: Sequence[int]) -> list[Attempt]:
     until = now + timedelta(seconds=settings.JOB_VALID_S)
     fresh: dict[str, Any] = {
         "state": JobState.QUEUED, "reason": None, "started_at": None, "ended_at": None, "cancel_requested_at": None,
-        "not_after": until, "reboot": None,
+        "not_after": until, "reboot": None, "mark": None,
     }  # fmt: skip
     groups: dict[str, list[int]] = {"silent": [], "waits": [], "goes": []}
     attempts = []
