@@ -102,8 +102,8 @@ def check_kept(kept: Path) -> dict[str, Any]:
 
 def check_unused(name: str) -> None:
     """Raises Conflict naming the jobs that install from this bundle, or are about to."""
-    rows = Job.objects.filter(kind="install", state__in=(*NOT_BEGUN, *UNDER_WAY)).select_related("server").order_by("pk")
-    using = [row for row in rows if str(row.params.get("bundle", "")).partition("@")[0] == name]
+    rows = Job.objects.filter(kind="install", state__in=(*NOT_BEGUN, *UNDER_WAY)).select_related("server")
+    using = [row for row in rows.order_by("pk") if str(row.params.get("bundle", "")).partition("@")[0] == name]
     if using:
         jobs = ", ".join(f"#{row.pk} ({row.server.name})" for row in using[:5])
         raise Conflict(

@@ -172,7 +172,10 @@ def _admitted(campaign: Campaign, wave: Sequence[Job], servers: Mapping[int, Ser
         server.facts = facts[server.pk]
         if row is None or server.is_gone or server.leaving_at:
             jobs.end_here(job, None, JobState.CANCELLED, GONE)
-        elif server.is_offline or job.params.get("plan"):  # the former fails; the latter runs its approved plan again
+        elif server.is_offline:  # it fails
+            goes.append(job)
+        elif job.params.get("plan"):  # which was approved, and runs again
+            filling.choose_again(server, job)
             goes.append(job)
         elif held := _fill(campaign, job, server, row):
             _hold_back(job, row, held)

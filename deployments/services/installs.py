@@ -222,6 +222,14 @@ def filled(server: Server, made: plan.Plan) -> dict[str, Any]:
     return {"plan": frozen.write(made), **more}
 
 
+def chosen_again(server: Server, params: dict[str, Any]) -> dict[str, Any]:
+    """The NPUs that a job holds which runs its plan once more. Raises BadParams."""
+    steps = frozen.read(str(params.get("plan") or ""))
+    if frozen.host_part(steps):
+        return {"npus": host_changes.npus_of(server)}
+    return {"npus": npu_choice.names_of_one(server)} if any(map(frozen.tries_npu, steps)) else {}
+
+
 def tries_npu(made: plan.Plan) -> bool:
     return any(map(frozen.tries_npu, map(as_step, made.to_run)))
 
@@ -283,3 +291,4 @@ filling.FILLERS |= {
     "rollback": fill_rollback,
     "uninstall": fill_uninstall,
 }
+filling.AGAIN |= {"install": chosen_again, "drivers": chosen_again}

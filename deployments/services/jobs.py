@@ -134,6 +134,7 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
             approvals.check_not_lost(job)
         check_present(server)
         filling.check_filled(job)
+        filling.choose_again(server, job)
         check_cordons(server, job.locks)
         if server.is_offline:
             raise Conflict(

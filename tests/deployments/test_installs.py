@@ -193,8 +193,20 @@ def test_a_stack_is_tried_on_one_npu_which_the_job_holds(browser, operator, rout
     assert [step.env[one_npu.HELD] for step in steps if one_npu.HELD in step.env] == ["0000:C3:00.0/0"]
     second = jobs.queue_job(row, "install", given, by=operator)
     assert second.locks[1] == "npu:0000:C4:00.0" and second.waiting  # for the stack
+    Job.objects.update(state=JobState.FAILED)
+    Server.objects.filter(pk=row.pk).update(cordons={f"0000:C{n}:00.0": {"reason": "ECC"} for n in (1, 3)})
+    again = jobs.retry_job(first, by=operator)  # on which it failed, perhaps
+    assert again.locks == ["stack", "npu:0000:C4:00.0", "npu:0000:C4:00.0/0"] and not again.waiting
+    assert again.params["plan"] == first.params["plan"] and "0000:C4:00.0/0" in again.params["npus"]
     on_cpu = jobs.queue_job(row, "install", {"stack": STACK}, by=operator)
     assert on_cpu.locks == ["stack"] and not on_cpu.params.get("npus")
+
+
+def test_a_plan_that_this_console_cannot_read_is_run_again_as_it_is(server, operator):
+    job = jobs.queue_job(server, "install", {"stack": STACK}, by=operator)
+    Job.objects.filter(pk=job.pk).update(state=JobState.FAILED, params={**job.params, "plan": "[{}]"})
+    again = jobs.retry_job(job, by=operator)
+    assert (again.params["plan"], again.locks) == ("[{}]", ["stack"])
 
 
 def test_batches_are_refused(server, operator):
