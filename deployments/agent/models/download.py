@@ -10,6 +10,8 @@ from pathlib import Path
 
 from deployments.agent.config import Config
 from deployments.agent.models import ending, looking, secrets
+from deployments.agent.models.other_server import OtherServer
+from deployments.agent.models.secrets import Secrets
 from deployments.agent.models.uploaded import Uploaded
 from deployments.agent.pages import say
 from deployments.artifacts import BadModel, digests, fetch, report, target
@@ -25,6 +27,7 @@ from deployments.artifacts.sources.web_folder import WebFolder
 from deployments.steps import Text
 
 TRIES = 3  # to list the files; fetch.py has its own
+TRIES_OF_A_PEER = 60  # its job may have to wait for another first
 
 
 def asked(argv: list[str]) -> argparse.Namespace:
@@ -42,43 +45,39 @@ def asked(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def source_of(config: Config, options: argparse.Namespace, web: Web) -> Source:
-    """Raises BadModel."""
+def source_of(config: Config, options: argparse.Namespace) -> Source:
+    """Raises BadModel, Stopped."""
+    known = secrets.ask(config) if options.private else Secrets({}, "", "")
+    web = Web(known.tokens, known.ca)
     makers: dict[str, Callable[[], Source]] = {
         "huggingface": lambda: HuggingFace(web, options.endpoint, options.model, options.revision),
         "modelscope": lambda: ModelScope(web, options.endpoint, options.model, options.revision),
         "web": lambda: WebFolder(web, options.model),
         "path": lambda: SharedPath(Path(options.model)),
         "upload": lambda: Uploaded(config, options.model, options.endpoint),
+        "server": lambda: OtherServer(options.endpoint, known.key),
     }
     if options.source not in makers:
         raise BadModel(Text(f"没有来源“{options.source}”。", f"There is no source “{options.source}”."))
     return makers[options.source]()
 
 
-def web_of(config: Config, options: argparse.Namespace) -> Web:
-    """Raises Stopped."""
-    if not options.private:
-        return Web()
-    found = secrets.ask(config)
-    return Web(found.tokens, found.ca)
-
-
 def listed(source: Source, options: argparse.Namespace) -> Chosen:
     """What is to be fetched. Raises BadModel, Broken."""
-    for attempt in range(1, TRIES + 1):
+    tries = TRIES_OF_A_PEER if options.source == "server" else TRIES
+    for attempt in range(1, tries + 1):
         try:
             files = source.files()
             break
         except Broken as error:
-            if attempt == TRIES:
+            if attempt == tries:
                 raise
-            print(f"{error}; {attempt}/{TRIES}", flush=True)
-            fetch.pause(error.after_s, attempt)
+            print(f"{error}; {attempt}/{tries}", flush=True)
+            fetch.pause(error.after_s, min(attempt, 4))
     return choose(files, only=options.only, leave_out=options.leave_out, pickles=options.pickles)
 
 
-def differences(config: Config, folder: Path, files: list[File]) -> list[str]:
+def differences(config: Config, folder: Path, source: Source, files: list[File]) -> list[str]:
     """Names of files that are not there as the source lists them; the digests of a folder that no job has made are
     made first. Raises OSError, BadModel."""
     sizes = {file.name: (folder / file.name).stat().st_size for file in files if (folder / file.name).is_file()}
@@ -88,20 +87,20 @@ def differences(config: Config, folder: Path, files: list[File]) -> list[str]:
         known = digests.make(folder, progress.add)
         digests.keep(config.state_dir, folder, known)
     rows = known.files if known else {}
-    return [file.name for file in files if not _same(file, sizes.get(file.name), rows.get(file.name))]
+    return [file.name for file in files if not _same(source, file, sizes.get(file.name), rows.get(file.name))]
 
 
-def _same(file: File, size: int | None, known: digests.Digested | None) -> bool:
+def _same(source: Source, file: File, size: int | None, known: digests.Digested | None) -> bool:
     if size is None or known is None or size != known.size or file.size not in (None, size):
         return False
-    return not file.sha256 or file.sha256 == known.sha256
+    return (source.sha256(file) or known.sha256) == known.sha256
 
 
-def is_there(config: Config, folder: Path, chosen: Chosen) -> bool:
+def is_there(config: Config, folder: Path, source: Source, chosen: Chosen) -> bool:
     """Whether the folder holds just that. Raises BadModel where it holds something else."""
     if not folder.is_dir() or folder.is_symlink() or not any(folder.iterdir()):
         return False
-    wrong = differences(config, folder, chosen.files)
+    wrong = differences(config, folder, source, chosen.files)
     if not wrong:
         return True
     shown = wrong[0][:200]
@@ -119,16 +118,16 @@ def work(config: Config, options: argparse.Namespace) -> None:
     if options.in_place:
         in_place(config, Path(tidy(options.model)), look=options.look)
         return
-    web = web_of(config, options)
-    source = source_of(config, options, web)
+    source = source_of(config, options)
     chosen = listed(source, options)
     if options.look:
-        looking.tell(config, options, source, chosen, web.called)
+        looking.tell(options, source, chosen)
         return
     looking.say_plan(source, chosen)
     folder = options.folder
-    if is_there(config, folder, chosen):
+    if is_there(config, folder, source, chosen):
         ending.tell(folder, digests.known(config.state_dir, folder) or Manifest({}), via=_via(options))
+        _say_done(source)
         raise ending.Satisfied
     part = target.begin(folder)
     target.room(part, max(0, chosen.bytes - looking.bytes_in(part)))
@@ -137,10 +136,20 @@ def work(config: Config, options: argparse.Namespace) -> None:
     progress.end()
     _tidy(part, chosen)
     ending.put(config, part, folder, made, via=_via(options))
+    _say_done(source)
+
+
+def _say_done(source: Source) -> None:
+    """The other end of a copy waits for that; without it, it ends by itself later."""
+    if isinstance(source, OtherServer):
+        try:
+            source.done()
+        except (Broken, BadModel) as error:
+            print(error, flush=True)
 
 
 def _via(options: argparse.Namespace) -> str:
-    return {"upload": "uploaded", "path": "copied"}.get(options.source, "downloaded")
+    return {"upload": "uploaded", "path": "copied", "server": "copied"}.get(options.source, "downloaded")
 
 
 def _tidy(part: Path, chosen: Chosen) -> None:

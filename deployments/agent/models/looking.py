@@ -4,7 +4,6 @@ import argparse
 import shutil
 from pathlib import Path
 
-from deployments.agent.config import Config
 from deployments.agent.pages import say
 from deployments.artifacts import BadModel, target
 from deployments.artifacts.progress import amount
@@ -49,7 +48,7 @@ def exact(count: int) -> str:
     return f"{amount(count)} ({count} B)"
 
 
-def tell(config: Config, options: argparse.Namespace, source: Source, chosen: Chosen, called: list[str]) -> None:
+def tell(options: argparse.Namespace, source: Source, chosen: Chosen) -> None:
     """An item for each. Raises BadModel, OSError."""
     say_plan(source, chosen)
     _item("source", Finding("ok", source.said, source.revision or "—"))
@@ -62,7 +61,8 @@ def tell(config: Config, options: argparse.Namespace, source: Source, chosen: Ch
         if names:
             words = ", ".join(names[:SHOWN]) + (f" … +{len(names) - SHOWN}" if len(names) > SHOWN else "")
             _item("left", Finding("warning" if why == "pickle" else "ok", words, remedy=WHY[why]), about=why)
-    for one in called:
+    web = getattr(source, "web", None)
+    for one in web.called if web else ():
         _item("calls", Finding("ok", one), about=one)
     _item("target", _target(options.folder))
     _item("room", _room(options.folder, chosen))

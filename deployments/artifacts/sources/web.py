@@ -53,12 +53,14 @@ class Web:
     tokens: Mapping[str, str] = field(default_factory=dict)
     ca: str = ""
     called: list[str] = field(default_factory=list)
+    straight: bool = False  # by no proxy
 
     def __post_init__(self) -> None:
         context = ssl.create_default_context(cafile=indexes.file_of_known(os.environ) or None)
         if self.ca:
             context.load_verify_locations(cadata=self.ca)
-        self.opener = urllib.request.build_opener(_Stay(), urllib.request.HTTPSHandler(context=context))
+        proxies = [urllib.request.ProxyHandler({})] if self.straight else []
+        self.opener = urllib.request.build_opener(_Stay(), urllib.request.HTTPSHandler(context=context), *proxies)
 
     def token_for(self, url: str) -> str:
         parts = urlsplit(url)
