@@ -11,6 +11,8 @@ import time
 import zlib
 from datetime import timedelta
 
+from tests.browser import seeding_models
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
 
@@ -363,7 +365,7 @@ ALL = (
     batch, newest_attempts, joining, join_step, join_many, looked, ended, campaign, tells, held_back,
     reset, told,
 )  # fmt: skip
-CALLS = {one.__name__: one for one in ALL}
+CALLS = {one.__name__: one for one in (*ALL, seeding_models.model_looked, seeding_models.uploads)}
 
 
 def main():
