@@ -53,7 +53,9 @@ def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     if params.get("in_place") and source != "path":
         raise Invalid(_("Only a shared path can be listed where it lies."), _("Take the tick away."), code="in_place")
     endpoint = _endpoint(server, source, model)
-    folder = "" if params.get("in_place") else folder_for(server, str(params.get("target", "")), name_of(params))
+    folder = paths.tidy(model)
+    if not params.get("in_place"):
+        folder = folder_for(server, str(params.get("target", "")), name_of(params))
     if source == "path" and not params.get("in_place"):
         _check_apart(model, folder)
     address = endpoint if source in model_sources.hubs() else model

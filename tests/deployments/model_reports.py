@@ -7,7 +7,8 @@ def row(key, title, found, verdict="ok", wanted=None, remedy=None):
 
 
 REPORT = [
-    row("source", ["来源", "Source"], "https://huggingface.co/Qwen/Qwen2.5-7B-Instruct", wanted="5e" * 20),
+    row("source", ["来源", "Source"], "https://huggingface.co/Qwen/Qwen2.5-7B-Instruct"),
+    row("revision", ["版本", "Revision"], "5e" * 20),
     row("files", ["文件数", "Files"], "14"),
     row("bytes", ["总大小", "Size of all"], "15.2 GB (15242731136 B)"),
     row("checked", ["带摘要的文件", "Files with a digest"], "14", wanted="14"),

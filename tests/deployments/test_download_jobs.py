@@ -1,14 +1,18 @@
 """The jobs that bring models to a server, with its real runner: to their end, cut off, on a full disk, twice."""
 
+import hashlib
+import http.server
 import json
 import os
 import random
 import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
+from deployments.agent import signing
 from deployments.artifacts import BadModel, digests, fetch, sample
 from deployments.artifacts.read import read
 from deployments.artifacts.sources import File
@@ -16,7 +20,7 @@ from deployments.artifacts.sources.hubs import HuggingFace
 from deployments.artifacts.sources.names import OWN
 from deployments.artifacts.sources.web import Web
 from tests.deployments import models_on_disk
-from tests.deployments.agent_bench import AgentServer, ended, events, texts
+from tests.deployments.agent_bench import KEY, AgentServer, ended, events, texts
 from tests.deployments.model_hub import TOKEN, Hub
 from tests.waiting import until
 
@@ -238,6 +242,80 @@ def test_a_web_folder_comes(server, hub, origin, tmp_path):
     target = tmp_path / "models" / "tiny"
     job = run(server, source="web", model=f"{hub.url}/models/", folder=str(target))
     assert contents(target) == contents(origin) and told(job)[0]["via"] == "downloaded"
+
+
+# ---------- an upload ----------
+
+
+class Console:
+    """Answers POST /join/upload as the console does, and hangs up `breaks` times in the middle of a file."""
+
+    def __init__(self, files):
+        self.files, self.breaks, self.asked = files, 0, []
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_words):
+                pass
+
+            def do_POST(self):
+                told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                assert signing.is_signed(KEY, told["body"], told["mac"])
+                outer.answer(self, json.loads(told["body"]))
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    def answer(self, handler, asked):
+        self.asked.append((asked["file"], int(asked["begin"])))
+        rows = [
+            {"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for name, data in self.files.items()
+        ]
+        data = self.files[asked["file"]] if asked["file"] else json.dumps({"files": rows}).encode()
+        data = data[int(asked["begin"]) :]
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        if self.breaks and len(data) > 1000:
+            self.breaks -= 1
+            data = data[: len(data) // 2]
+        handler.wfile.write(data)
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def test_an_upload_is_fetched_from_the_console_and_goes_on(tmp_path, origin):
+    console = Console({path.name: path.read_bytes() for path in origin.iterdir()})
+    server = AgentServer(tmp_path, "redis://127.0.0.1:1/0", console=console.url)
+    try:
+        console.breaks = 1
+        target = tmp_path / "models" / "tiny"
+        job = run(server, source="upload", model="0123456789abcdef", folder=str(target))
+        assert ended(job)["state"] == "succeeded", ended(job)
+        assert contents(target) == contents(origin) and told(job)[0]["via"] == "uploaded"
+        assert any(begin for _file, begin in console.asked), "it went on where it was"
+    finally:
+        server.close()
+        console.close()
+
+
+def test_an_upload_of_this_machine_is_read_from_its_folder(server, origin, tmp_path):
+    kept = tmp_path / "uploads" / "0123456789abcdef"
+    kept.mkdir(parents=True)
+    origin.rename(kept / "files")
+    rows = [
+        {"name": path.name, "size": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        for path in (kept / "files").iterdir()
+    ]
+    (kept / "upload.json").write_text(json.dumps({"files": rows}))
+    target = tmp_path / "models" / "tiny"
+    job = run(server, source="upload", model="0123456789abcdef", endpoint=str(kept), folder=str(target))
+    assert ended(job)["state"] == "succeeded", ended(job)
+    assert contents(target) == contents(kept / "files") and told(job)[0]["via"] == "uploaded"
 
 
 # ---------- a full disk ----------

@@ -22,6 +22,7 @@ WHY = {
 }
 TITLES = {
     "source": Text("来源", "Source"),
+    "revision": Text("版本", "Revision"),
     "files": Text("文件数", "Files"),
     "bytes": Text("总大小", "Size of all"),
     "checked": Text("带摘要的文件", "Files with a digest"),
@@ -51,7 +52,9 @@ def exact(count: int) -> str:
 def tell(options: argparse.Namespace, source: Source, chosen: Chosen) -> None:
     """An item for each. Raises BadModel, OSError."""
     say_plan(source, chosen)
-    _item("source", Finding("ok", source.said, source.revision or "—"))
+    _item("source", Finding("ok", source.said))
+    if source.revision:
+        _item("revision", Finding("ok", source.revision))
     _item("files", Finding("ok", str(len(chosen.files))))
     _item("bytes", _bytes(chosen))
     told = sum(bool(file.mark) for file in chosen.files)
