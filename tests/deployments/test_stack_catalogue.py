@@ -100,8 +100,8 @@ def test_a_missing_field_is_named_with_its_row(site, field):
         ("images", [{"family": "A2", "os": "ubuntu", "tag": "v1 --privileged"}]), ("notes", "x"), ("wheel", "yes"),
         ("notes", {"zh": "x" * 3000, "en": ""}), ("cann_by_family", {"A2": 1}), ("cann_by_family", ["A2"]),
         ("torch", ""), ("colour", "red"), ("base", "nothing"), ("state", ["rc"]), ("name", ["x"]),
-        ("images", [{"family": [], "os": "ubuntu", "tag": "v1"}]), ("images", [{"family": "A2", "os": {}, "tag": "v1"}]),
-        ("notes", {"zh": "\ud800", "en": ""}), ("sources", ["\udfff"]), ("sources", ["\x1b[2J"]), ("sources", [[]]),
+        ("images", [{"family": [], "os": "ubuntu", "tag": "v1"}]), ("sources", ["\x1b[2J"]), ("sources", [[]]),
+        ("images", [{"family": "A2", "os": {}, "tag": "v1"}]), ("notes", {"zh": "\ud800", "en": ""}),
     ],
 )  # fmt: skip
 def test_a_value_that_does_not_fit_is_named(site, field, value):
