@@ -76,6 +76,15 @@ def test_a_stack_that_is_not_whole_gets_no_activate_file(stack, capsys):
     assert not (stack.parent / "current").is_symlink()
 
 
+@pytest.mark.parametrize("part", ["venv", activate.TOOLS])
+def test_a_stack_in_which_pip_was_killed_gets_no_activate_file(stack, capsys, part):
+    info = stack / part / "lib/python3.12/site-packages/tokenizers-0.22.1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Name: tokenizers\n")
+    assert activate.main(["write", str(stack)]) == 1
+    assert "cut off amid: tokenizers-0.22.1" in capsys.readouterr().err and not (stack / "activate").exists()
+
+
 def test_the_stack_in_use_changes_at_once_and_back(stack, capsys):
     older = stack.parent / "vllm-ascend-0"
     older.mkdir()
