@@ -19,7 +19,8 @@ ACTED = "var/lib/containers/images"  # of a simulated server: the names of its i
 
 def found(evidence: Evidence, root: Path = Path("/")) -> bool:
     """Whether the file is there, and holds the line; of an environment's Python, whether the packages are installed
-    whole, in these versions, and without a value whether pip was killed at none of what is there; of a folder, whether it is of that version by its name or by a file of its installer."""
+    whole, in these versions, and without a value whether pip was killed at none of what is there; of a folder, whether
+    it is of that version by its name or by a file of its installer."""
     if engine := IMAGE.fullmatch(evidence.file):
         return _has_image(engine[1], evidence.value) if root == Path("/") else _holds(root / ACTED, evidence.value)
     path = root / evidence.file.lstrip("/")

@@ -143,7 +143,7 @@ def test_what_pip_was_killed_at_is_installed_anew(server, tmp_path):
     tools = root / STACK / "msmodelslim"
     subprocess.run([sys.executable, "-m", "venv", str(tools)], check=True)
     cut_off(tools, "transformers-4.57.6")  # pip would find that it is there already
-    folder, states = install_on(server, made)
+    folder, _states = install_on(server, made)
     assert ended(folder)["state"] == "succeeded", texts(folder, "oes")
     subprocess.run([tools / "bin/python", "-c", "import transformers"], check=True)
 
