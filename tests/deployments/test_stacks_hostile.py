@@ -1,0 +1,73 @@
+"""What hostile people and servers ask of stacks: refused in words, whoever they are."""
+
+import json
+
+import pytest
+from django.utils import translation
+
+from console.models import ApiToken, User
+from deployments.agent import signing
+from deployments.models import Job, Server
+from tests.deployments.agent_bench import KEY
+from tests.deployments.stack_facts import facts
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
+
+
+@pytest.fixture(autouse=True)
+def in_english():
+    with translation.override("en"):
+        yield
+
+
+@pytest.fixture
+def server():
+    return Server.objects.create(pk=7, name="kp-07", key=KEY, facts=facts())
+
+
+@pytest.mark.parametrize("op", ["wheels", "indexes", "code", "left"])
+@pytest.mark.parametrize(
+    "more", [{"bundle": "\ud800"}, {"file": "\udfff.whl"}, {"attempt": "\ud800"}, {"server": 10**30}, {"server": [7]},
+             {"server": True}, {"server": "7" * 5000}, {"bundle": {"a": []}, "file": [1]}, {"digest": ["x"]}],
+)  # fmt: skip
+def test_a_question_that_no_text_can_hold_is_refused(client, server, op, more):
+    client.raise_request_exception = False
+    body = json.dumps({"op": op, "server": 7, "bundle": "x", "file": "", "attempt": "", "t": 0, **more})
+    raw = body.encode().decode("unicode_escape", "surrogatepass") if "\\ud" in body else body
+    for text in (body, raw):
+        mac = signing.sign(KEY, text) if text.isascii() else "0" * 64
+        sent = json.dumps({"body": text, "mac": mac})
+        answer = client.post(f"/join/{op}", sent, content_type="application/json")
+        assert 400 <= answer.status_code < 500, answer.content[:200]
+    sent = json.dumps({"body": body, "mac": "\ud800"})
+    assert 400 <= client.post(f"/join/{op}", sent, content_type="application/json").status_code < 500
+
+
+CHANGES = [  # method, path below /api/v1, body, the least role
+    ("post", "/packages", {"name": "Ascend-x.run", "sha256": "1" * 64}, "administrator"),
+    ("delete", "/packages/Ascend-x.run", {}, "administrator"),
+    ("post", "/jobs", {"kind": "install", "server": "kp-07", "params": {"stack": "cpu-0.32.0"}}, "operator"),
+    ("post", "/jobs", {"kind": "rollback", "server": "kp-07", "params": {}}, "operator"),
+    ("post", "/jobs", {"kind": "uninstall", "server": "kp-07", "params": {"stack": "x"}}, "operator"),
+    ("post", "/jobs", {"kind": "drivers", "server": "kp-07", "params": {"driver": "25.5.2"}}, "operator"),
+    ("post", "/jobs", {"kind": "reset", "server": "kp-07", "params": {"npu": "0", "confirm": "kp-07"}}, "administrator"),
+    ("post", "/jobs", {"kind": "cleanup", "server": "kp-07", "params": {"targets": []}}, "operator"),
+    ("post", "/campaigns", {"stack": "cpu-0.32.0", "select": {"names": ["kp-07"]}, "dry_run": True}, "operator"),
+    ("post", "/campaigns", {"stack": "cpu-0.32.0", "select": {"names": ["kp-07"]}}, "operator"),
+    ("post", "/batches", {"kind": "reset", "params": {}, "select": {"names": ["kp-07"]}}, "operator"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "body", "least"), CHANGES)
+def test_no_lesser_role_changes_anything_over_rest(client, server, method, path, body, least):
+    roles = ["viewer", "operator", "administrator"]
+    for role in roles[: roles.index(least)]:
+        strong = User.objects.create_user(f"strong-{role}", role="administrator")
+        for user in (User.objects.create_user(role, role=role), strong):  # and a lesser token of a stronger account
+            _row, token = ApiToken.make(user, role)
+            headers = {"Authorization": f"Bearer {token}", "Accept-Language": "en"}
+            answer = getattr(client, method)(
+                f"/api/v1{path}", json.dumps(body), content_type="application/json", headers=headers
+            )
+            assert answer.status_code == 403, (role, answer.content)
+    assert not Job.objects.exists()
