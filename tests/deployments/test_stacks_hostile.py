@@ -50,7 +50,7 @@ CHANGES = [  # method, path below /api/v1, body, the least role
     ("post", "/jobs", {"kind": "rollback", "server": "kp-07", "params": {}}, "operator"),
     ("post", "/jobs", {"kind": "uninstall", "server": "kp-07", "params": {"stack": "x"}}, "operator"),
     ("post", "/jobs", {"kind": "drivers", "server": "kp-07", "params": {"driver": "25.5.2"}}, "operator"),
-    ("post", "/jobs", {"kind": "reset", "server": "kp-07", "params": {"npu": "0", "confirm": "kp-07"}}, "administrator"),
+    ("post", "/jobs", {"kind": "reset", "server": "kp-07", "params": {"npu": "0"}}, "administrator"),
     ("post", "/jobs", {"kind": "cleanup", "server": "kp-07", "params": {"targets": []}}, "operator"),
     ("post", "/campaigns", {"stack": "cpu-0.32.0", "select": {"names": ["kp-07"]}, "dry_run": True}, "operator"),
     ("post", "/campaigns", {"stack": "cpu-0.32.0", "select": {"names": ["kp-07"]}}, "operator"),
