@@ -7,7 +7,7 @@ from django.utils import translation
 
 from console.models import ApiToken, User
 from deployments.agent import signing
-from deployments.models import Job, Server
+from deployments.models import Campaign, Job, Server, VendorPackage
 from tests.deployments.agent_bench import KEY
 from tests.deployments.stack_facts import facts
 
@@ -71,3 +71,32 @@ def test_no_lesser_role_changes_anything_over_rest(client, server, method, path,
             )
             assert answer.status_code == 403, (role, answer.content)
     assert not Job.objects.exists()
+
+
+PAGES = [  # path, form, the least role
+    ("/stacks/cpu-0.32.0/install/kp-07/", {"seen": "x"}, "operator"),
+    ("/stacks/cpu-0.32.0/rollback/kp-07/", {}, "operator"),
+    ("/stacks/cpu-0.32.0/uninstall/kp-07/", {}, "operator"),
+    ("/stacks/wish", {"stack": "cpu-0.32.0", "server": "kp-07"}, "operator"),
+    ("/servers/kp-07/drivers/", {"driver": "25.5.2", "seen": "x"}, "operator"),
+    ("/servers/kp-07/cleanup", {"action": "look"}, "operator"),
+    ("/servers/kp-07/maintenance", {"on": "1"}, "operator"),
+    ("/servers/kp-07/queue/pause", {}, "operator"),
+    ("/campaigns/new", {"stack": "cpu-0.32.0", "names": "kp-07"}, "operator"),
+    ("/jobs/new?kind=reset&server=kp-07", {"kind": "reset", "server": "kp-07"}, "administrator"),
+    ("/packages/", {"name": "Ascend-x.run", "sha256": "1" * 64}, "administrator"),
+]
+
+
+@pytest.mark.parametrize(("path", "form", "least"), PAGES)
+def test_no_lesser_role_changes_anything_on_a_page(client, server, path, form, least):
+    before = list(Server.objects.values())
+    for role in ["viewer", "operator", "administrator"][: 1 + (least == "administrator")]:
+        user = User.objects.create_user(role, role=role)
+        client.force_login(user, "django.contrib.auth.backends.ModelBackend")
+        assert client.post(path, form).status_code in (302, 403, 422)  # the form again, with the refusal, is one, too
+        client.get(path)
+    client.logout()
+    assert client.post(path, form).status_code == 302
+    assert not Job.objects.exists() and not Campaign.objects.exists() and not VendorPackage.objects.exists()
+    assert list(Server.objects.values()) == before
