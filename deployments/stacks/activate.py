@@ -11,7 +11,7 @@ import sys
 from pathlib import Path, PurePath
 
 from deployments.stacks.evidence import halves
-from deployments.stacks.said import FINE, ended
+from deployments.stacks.said import FINE, ended, tried
 from deployments.steps import Text
 
 PACKAGES = "packages"  # of the vendor, out of a bundle
@@ -99,7 +99,7 @@ def main(arguments: list[str]) -> int:
         print("It takes: write FOLDER [SET_ENV …], or use FOLDER.", file=sys.stderr)
         return 2
     folder = Path(arguments[1])
-    return ended(write(folder, arguments[2:]) if arguments[0] == "write" else use(folder))
+    return ended(tried(lambda: write(folder, arguments[2:]) if arguments[0] == "write" else use(folder)))
 
 
 if __name__ == "__main__":
