@@ -3,11 +3,13 @@
 import json
 
 import pytest
-from django.utils import translation
+from django.utils import timezone, translation
 
 from console.models import ApiToken, User
+from deployments import ingest
 from deployments.agent import signing
-from deployments.models import Campaign, Job, Server, VendorPackage
+from deployments.models import Attempt, Campaign, Job, Server, VendorPackage
+from deployments.services import cleanup
 from tests.deployments.agent_bench import KEY
 from tests.deployments.stack_facts import facts
 
@@ -100,3 +102,22 @@ def test_no_lesser_role_changes_anything_on_a_page(client, server, path, form, l
     assert client.post(path, form).status_code == 302
     assert not Job.objects.exists() and not Campaign.objects.exists() and not VendorPackage.objects.exists()
     assert list(Server.objects.values()) == before
+
+
+@pytest.mark.parametrize(
+    "used", ["0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59-14:00", "2026-01-01", "-1", "<script>alert(1)</script>"]
+)
+def test_a_look_with_a_moment_that_cannot_be_is_shown_without_it(client, server, used):
+    user = User.objects.create_user("li", role="operator")
+    client.force_login(user, "django.contrib.auth.backends.ModelBackend")
+    job = Job.objects.create(
+        server=server, kind="cleanup_look", params={}, locks=[], requester=user, state="succeeded",
+        not_after=timezone.now(),
+    )  # fmt: skip
+    attempt = Attempt.objects.create(pk=f"a{job.pk}-1-0f3c5a7e", job=job, n=1, state="succeeded")
+    event = {"key": "stacks.1", "title": ["/opt/x", "/opt/x"], "verdict": "ok", "found": "3 KiB (3072 B), 4"}
+    ingest._item(attempt, 1, timezone.now(), {**event, "wanted": used})
+    attempt.save()
+    answer = client.get("/servers/kp-07/cleanup")
+    assert answer.status_code == 200 and b"/opt/x" in answer.content and b"<script>alert" not in answer.content
+    assert cleanup.newest(server).found[0].used_at is None
