@@ -1,6 +1,10 @@
 """What hostile people and servers ask of stacks: refused in words, whoever they are."""
 
+import contextlib
 import json
+import socket
+import threading
+import time
 
 import pytest
 from django.utils import timezone, translation
@@ -10,6 +14,7 @@ from deployments import ingest
 from deployments.agent import signing
 from deployments.models import Attempt, Campaign, Job, Server, VendorPackage
 from deployments.services import cleanup
+from deployments.stacks import indexes
 from tests.deployments.agent_bench import KEY
 from tests.deployments.stack_facts import facts
 
@@ -121,3 +126,36 @@ def test_a_look_with_a_moment_that_cannot_be_is_shown_without_it(client, server,
     answer = client.get("/servers/kp-07/cleanup")
     assert answer.status_code == 200 and b"/opt/x" in answer.content and b"<script>alert" not in answer.content
     assert cleanup.newest(server).found[0].used_at is None
+
+
+def drips(link):
+    link.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+    for _letter in range(100):
+        time.sleep(0.05)
+        link.sendall(b"a")
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        (drips, "comes to no end"), (lambda _link: time.sleep(1), "timed out"),
+        (lambda link: link.sendall(b"\xff\x00\x1b[2J what\r\n\r\n"), "does not answer"),
+        (lambda link: link.sendall(b"HTTP/1.1 302 x\r\nLocation: http://[::bad/\r\n\r\n"), "does not answer"),
+        (lambda link: link.sendall(b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 300 + b"\r\n"), "more than 100 headers"),
+        (lambda link: link.sendall(b"HTTP/1.1 503 \x1b[2Jx\r\n\r\n"), "HTTP 503"),
+    ],
+)  # fmt: skip
+def test_an_index_that_never_ends_or_sends_rubbish_is_given_up_in_plain_words(answers, said):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve():
+            with contextlib.suppress(OSError):
+                link, _peer = listening.accept()
+                with link:
+                    link.recv(4096)
+                    answers(link)
+
+        threading.Thread(target=serve, daemon=True).start()
+        began = time.monotonic()
+        found = indexes.unheard(f"http://127.0.0.1:{listening.getsockname()[1]}/simple", (), "", 0.4)
+    assert said in found and found.isprintable() and time.monotonic() - began < 3
