@@ -189,13 +189,13 @@ def _groups(draft: Draft, start: int) -> None:
 ROOM_GIB = 10  # the toolkit alone takes that much
 
 
-def _room(draft: Draft, start: int) -> None:
-    """Before anything is written: is there room for it?"""
+def _room(draft: Draft, start: int, layer: str = "cann") -> None:
+    """Before anything is written: is there room for it? It stands with the layer that follows."""
     if all(step.state == "satisfied" for step in draft.steps[start:]):
         return
     title = Text("看磁盘空间", "See that there is room")
     argv = (PYTHON, "-m", "deployments.stacks.room", draft.folder, str(ROOM_GIB))
-    draft.steps.insert(start, PlannedStep("room", "cann", title, "look", argv=argv))
+    draft.steps.insert(start, PlannedStep("room", layer, title, "look", argv=argv))
 
 
 def _cpu(draft: Draft) -> None:
@@ -204,7 +204,7 @@ def _cpu(draft: Draft) -> None:
         draft.refuse("no_environment", *text)
     if not wrong:
         python_layer.cpu(draft)
-        _room(draft, 0)
+        _room(draft, 0, "python")
         _end(draft, [], CPU_SMOKE)
 
 

@@ -16,6 +16,7 @@ from console.language import pick
 from console.templatetags.frame import icon
 from deployments import kinds
 from deployments.models import CampaignState, JobState
+from deployments.stacks import options
 
 register = template.Library()
 register.filter("pick", pick)
@@ -119,6 +120,12 @@ def state_word(name: str) -> str:
 def kind_title(kind: str) -> str:
     """The title of a job kind; a kind that is gone keeps its name."""
     return pick(kinds.title(kind))
+
+
+@register.filter
+def choice_word(name: str, value: str) -> str:
+    """How a choice of a stack's plan reads: `{{ "cann"|choice_word:value }}`."""
+    return pick(options.word(name, value))
 
 
 @register.filter
