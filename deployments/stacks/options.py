@@ -60,7 +60,7 @@ WORDS: dict[str, dict[str, Text]] = {
         "container": Text("容器", "a container"),
     },
     "cann": {
-        "own": Text("栈自己的目录", "the stack's own folder"),
+        "own": Text("软件栈自己的目录", "the stack's own folder"),
         "shared": Text("共用的 /usr/local/Ascend（以 root 安装）", "the shared /usr/local/Ascend, as root"),
     },
     "layering": {

@@ -16,6 +16,7 @@ from console.language import pick
 from console.templatetags.frame import icon
 from deployments import kinds
 from deployments.models import CampaignState, JobState
+from deployments.services.job_page import command_text
 from deployments.stacks import options
 
 register = template.Library()
@@ -120,6 +121,9 @@ def state_word(name: str) -> str:
 def kind_title(kind: str) -> str:
     """The title of a job kind; a kind that is gone keeps its name."""
     return pick(kinds.title(kind))
+
+
+register.filter("command", command_text)
 
 
 @register.filter

@@ -307,6 +307,22 @@ def test_the_page_shows_the_plan_and_queues_what_was_confirmed(server, operator,
     assert page.get("/servers/kp-1/drivers/", {"driver": "1; rm"}).status_code == 422
 
 
+def test_retry_with_changes_of_such_a_job_leads_to_its_own_page(server, known, operator, browser):
+    job, page = queue(server, operator), browser(operator)
+    answer = page.get(f"/jobs/new?again={job.pk}")
+    assert answer.status_code == 302
+    assert answer.url == "/servers/kp-1/drivers/?driver=25.5.2&firmware=7.8.0.6.201"
+    shown = page.get(answer.url).content.decode()
+    assert 'value="7.8.0.6.201"' in shown and "sh -c &#x27;getent passwd" in shown  # as a shell takes it
+
+
+def test_files_are_called_as_the_vendor_writes_versions(server):
+    server.facts = facts("A2", root="helper", **{**OLD, "driver_whole": False})
+    made = stacks.host_plan_for(server, stacks.read_options({"driver": "25.0.rc1.1"}), ())
+    files = [step.package for step in made.steps if step.key == "check_driver"]
+    assert files == [f"{actions.PACKAGES}/Ascend-hdk-910b-npu-driver_25.0.RC1.1_linux-aarch64.run"]
+
+
 def test_viewers_change_nothing(server, known, browser):
     page = browser(User.objects.create_user("v", role="viewer"))
     assert page.get("/servers/kp-1/drivers/").status_code == 403
