@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from django import template
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -124,6 +125,15 @@ def kind_title(kind: str) -> str:
 
 
 register.filter("command", command_text)
+
+
+@register.filter
+def with_job(reason: str) -> str | SafeString:
+    """The reason of a change; one that is the number of a job leads to it."""
+    number = reason.removeprefix("#")
+    if number == reason or not (number.isascii() and number.isdecimal() and len(number) < 19):
+        return reason
+    return format_html('<a href="{}">{}</a>', reverse("deployments:job-detail", args=[int(number)]), reason)
 
 
 @register.filter

@@ -202,7 +202,9 @@ def test_pause_go_on_and_stop_from_the_page(page, operator, second):
     assert "Stop the campaign for" in text(browser.get(f"/campaigns/{campaign.pk}/stop"))
     browser.post(f"/campaigns/{campaign.pk}/stop", {"cancel_running": "1"})
     assert state(campaign) == "stopped" and not Job.objects.exclude(state="cancelled").exists()
-    assert "stopped by olga" in text(browser.get(f"/campaigns/{campaign.pk}/"))
+    shown = text(browser.get(f"/campaigns/{campaign.pk}/"))
+    assert "stopped by olga" in shown and "Being watched" not in shown  # no ring is any more
+    assert "Retry 4 servers" in shown
 
 
 # ---------- REST ----------

@@ -137,7 +137,7 @@ def test_choices_change_the_plan_and_bad_ones_are_named(signed_in):
     bad = viewer.get(f"/stacks/{DEFAULT}/plan/kp-1/", {"driver": '"><script>', "route": "x"})
     assert bad.status_code == 422
     text = bad.content.decode()
-    assert "driver: it is a version" in text and "<script>" not in text.split("<main")[1]
+    assert "Driver version (driver): it is a version" in text and "<script>" not in text.split("<main")[1]
 
 
 def test_the_choices_of_a_plan_are_words_and_those_of_npus_stand_on_plans_for_npus_alone(signed_in):
