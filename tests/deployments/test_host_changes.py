@@ -230,6 +230,7 @@ def test_a_driver_that_fails_takes_the_server_into_maintenance_with_an_alert_and
     client.cookies["django_language"] = "en"
     page = client.get("/servers/kp-1/").content.decode()
     assert "the reason" in page and "25.0.rc1.1" in page and "/servers/kp-1/drivers/?driver=25.5.2" in page
+    assert f'· <a href="/jobs/{job.pk}/">#{job.pk}</a>' in " ".join(page.split())  # who has begun the maintenance
     # The way out starts in maintenance, any other job waits; and when it succeeds what failed is settled.
     again = queue(found, operator)
     assert not again.waiting and jobs.queue_job(found, "reboot", {}, by=operator).waiting
