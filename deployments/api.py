@@ -21,6 +21,7 @@ from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
 from deployments.model_api import router as model_router
 from deployments.models import Attempt, Job, JobState
+from deployments.models_in_api import router as models_in_router
 from deployments.services import approvals, approving, jobs, logs, package_sources, stacks, waiting, wheel_bundles
 
 router = Router(tags=["jobs"])
@@ -31,6 +32,7 @@ router.add_router("", agent_router)
 router.add_router("", guard_router)
 router.add_router("", host_router)
 router.add_router("", model_router)
+router.add_router("", models_in_router)
 
 
 class NewJob(Strict):

@@ -1,6 +1,6 @@
-"""REST: models that are brought to servers, from hubs, folders and uploads."""
+"""REST: models on servers, their lineage, looking for them, deleting copies; the catalogue of known ones."""
 
-from typing import Any, Literal
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from ninja import Field, Query, Router, Schema
@@ -8,126 +8,113 @@ from ninja import Field, Query, Router, Schema
 from console.answers import Answer
 from console.idempotency import answer_once
 from deployments.asked import Strict, find_server, user_of
-from deployments.services import jobs, model_copies, model_downloads, model_sources, model_uploads
+from deployments.services import (
+    jobs,
+    model_catalogue,
+    model_changes,
+    model_delete,
+    model_lineage,
+    model_list,
+    model_page,
+)
 
 router = Router(tags=["models"])
 
 
-class NewLook(Strict):
-    server: str = Field(max_length=63)
-    source: Literal["huggingface", "modelscope", "web", "path", "upload"]
-    model: str = Field(max_length=1000, description="Its name on the hub, address, path, or the id of an upload")
-    revision: str = Field(default="", max_length=200)
-    target: str = Field(default="", max_length=1000, description="Folder; empty: in the server's folder of models")
-    only: list[str] = Field(default_factory=list, max_length=50, description="Patterns, such as *.safetensors")
-    leave_out: list[str] = Field(default_factory=list, max_length=50)
-    pickles: bool = Field(default=False, description="Take .bin and .pt files, too")
-    in_place: bool = Field(default=False, description="List a shared path where it lies, without a copy")
-    at_once: int = Field(default=4, ge=1, le=16)
+class ModelFilter(Schema):
+    q: str = Field(default="", max_length=200, description="Words of name, architecture, type, path or fingerprint")
+    format: str = Field(default="", max_length=20, description="hf, quantized, adapter, om, mindir, onnx, air, unknown")
+    state: str = Field(default="", max_length=20, description="whole, incomplete or gone")
+    gate: str = Field(default="", max_length=20, description="promotable, failed, not_evaluated or original")
+    via: str = Field(default="", max_length=12, description="How it came: found, downloaded, sample, quantized, …")
+    fleet: str = Field(default="", max_length=20, description="real or simulated; both where it is left out")
+    server: str = Field(default="", max_length=63, description="Only those that lie on this server")
+    page: int = Field(default=1, ge=1, le=10_000, description="50 models a page, newest first")
 
 
-class Confirmed(Strict):
+class ModelChange(Strict):
+    name: str | None = Field(default=None, max_length=400, description="How people call it; paths stay")
+    notes: str | None = Field(default=None, max_length=10_000)
+
+
+class Scan(Strict):
+    server: str = Field(max_length=63, description="Name of the server")
+    folder: str = Field(default="", max_length=1000, description="Empty: where most of its models lie")
+    again: bool = Field(default=False, description="Read all copies that are known on this server anew instead")
+    digests: bool = Field(default=False, description="Read every file whole (SHA-256)")
     ticket: str = Field(default="", max_length=100)
 
 
-class NewCopy(Strict):
-    source: str = Field(max_length=63, description="Server that has it")
-    path: str = Field(max_length=1000, description="Folder there")
-    server: str = Field(max_length=63, description="Server that gets it")
-    target: str = Field(default="", max_length=1000)
-    address: str = Field(default="", max_length=253, description="Of the source; empty: as its agent tells")
-    port: int = Field(default=0, ge=0, le=65535, description="0: as the site has it")
+class Deletion(Strict):
+    confirm: str = Field(default="", max_length=200, description="The model's name, where it is its last whole copy")
     ticket: str = Field(default="", max_length=100)
 
 
-class NewFile(Strict):
-    name: str = Field(max_length=600)
-    size: int = Field(ge=0)
+@router.get("/models", summary="Models on servers, newest first")
+def list_models(request: HttpRequest, wanted: Query[ModelFilter]) -> HttpResponse:
+    """Filters that are none of their list are left out, as on the page."""
+    values = {name: str(value) for name, value in wanted.dict().items()}
+    page = model_list.page(model_list.read_filters(values))
+    models = [model_list.as_json(line) for line in page.lines]
+    return Answer({"models": models, "total": page.total, "page": page.number, "next": page.older or None})
 
 
-class NewUpload(Strict):
-    name: str = Field(max_length=100, description="Of the model's folder")
-    files: list[NewFile] = Field(max_length=model_uploads.MOST_FILES)
-    pickles: bool = False
+@router.get("/models/{int:pk}", summary="One model: its numbers, where it lies and what is missing, jobs around it")
+def show_model(request: HttpRequest, pk: int) -> HttpResponse:
+    artifact = model_changes.find(pk)
+    (line,) = model_list.lines([artifact])
+    return Answer({**model_list.as_json(line), **model_page.as_json(artifact)})
 
 
-class Piece(Schema):
-    begin: int = Field(ge=0, description="Byte of the file at which it begins")
+@router.get("/models/{int:pk}/lineage", summary="What a model was made of, and what was made of it")
+def show_lineage(request: HttpRequest, pk: int) -> HttpResponse:
+    """`nodes` are models, the source of the eldest, evaluations and deployments; `edges` name the job between two."""
+    return Answer(model_lineage.as_json(model_changes.find(pk)))
 
 
-@router.get("/model-sources", summary="The site's hubs of models and their tokens, masked")
-def show_sources(request: HttpRequest) -> HttpResponse:
-    return Answer(model_sources.as_json())
+@router.patch("/models/{int:pk}", summary="Change a model's name or notes")
+def change_model(request: HttpRequest, pk: int, wanted: ModelChange) -> HttpResponse:
+    artifact = model_changes.edit(pk, name=wanted.name, notes=wanted.notes, by=user_of(request))
+    return Answer({"id": artifact.pk, "name": artifact.name, "notes": artifact.notes})
 
 
-@router.post("/model-looks", summary="Look what a download would fetch", response={201: dict[str, Any]})
-def new_look(request: HttpRequest, new: NewLook) -> HttpResponse:
+@router.post("/models/scan", summary="Look for models on a server", response={201: dict[str, Any]})
+def scan_models(request: HttpRequest, wanted: Scan) -> HttpResponse:
+    """The answer is the job; models appear as it tells of them."""
+
     def make() -> tuple[int, dict[str, Any]]:
-        given = new.dict()
-        server = find_server(given.pop("server"))
-        job = model_downloads.look(server, given, by=user_of(request))
-        return 201, model_downloads.as_json(model_downloads.find_look(job.pk))
-
-    status, body = answer_once(request, make)
-    return Answer(body, status=status)
-
-
-@router.get("/model-looks/{int:job_id}", summary="What it has found")
-def show_look(request: HttpRequest, job_id: int) -> HttpResponse:
-    return Answer(model_downloads.as_json(model_downloads.find_look(job_id)))
-
-
-@router.post(
-    "/model-looks/{int:job_id}/download", summary="Download what was looked at", response={201: dict[str, Any]}
-)
-def confirm(request: HttpRequest, job_id: int, given: Confirmed | None = None) -> HttpResponse:
-    def make() -> tuple[int, dict[str, Any]]:
-        seen = model_downloads.find_look(job_id)
-        job = model_downloads.download(seen, by=user_of(request), ticket=given.ticket if given else "")
+        server, by = find_server(wanted.server), user_of(request)
+        if wanted.again:
+            job = model_changes.look_again(server, by=by, digests=wanted.digests)
+        else:
+            job = model_changes.scan(server, wanted.folder, digests=wanted.digests, by=by, ticket=wanted.ticket)
         return 201, jobs.as_json(job)
 
     status, body = answer_once(request, make)
     return Answer(body, status=status)
 
 
-@router.post("/model-copies", summary="Copy a model from server to server", response={201: dict[str, Any]})
-def new_copy(request: HttpRequest, new: NewCopy) -> HttpResponse:
+@router.get("/models/copies/{int:pk}/uses", summary="What uses a copy of a model, before it is deleted")
+def show_uses(request: HttpRequest, pk: int) -> HttpResponse:
+    place = model_delete.find(pk)
+    asked = model_delete.asked(place)
+    uses = [{"what": use.text, "blocks": use.blocks} for use in asked.uses]
+    return Answer({**model_page.place_json(place), "last": asked.is_last, "uses": uses})
+
+
+@router.post("/models/copies/{int:pk}/delete", summary="Delete a copy of a model", response={201: dict[str, Any]})
+def delete_copy(request: HttpRequest, pk: int, wanted: Deletion) -> HttpResponse:
+    """The server reads the folder again, and refuses where another content lies there or a process uses it."""
+
     def make() -> tuple[int, dict[str, Any]]:
-        wish = model_copies.Wish(
-            find_server(new.source), new.path, find_server(new.server), new.target, new.address, new.port
-        )
-        serving, copying = model_copies.copy(wish, by=user_of(request), ticket=new.ticket)
-        return 201, {"serves": jobs.as_json(serving), "copies": jobs.as_json(copying)}
+        place = model_delete.find(pk)
+        job = model_delete.queue(place, confirm=wanted.confirm, by=user_of(request), ticket=wanted.ticket)
+        return 201, jobs.as_json(job)
 
     status, body = answer_once(request, make)
     return Answer(body, status=status)
 
 
-@router.get("/model-uploads", summary="Uploads that the console keeps")
-def list_uploads(request: HttpRequest) -> HttpResponse:
-    return Answer({"uploads": [model_uploads.as_json(one) for one in model_uploads.present()]})
-
-
-@router.post("/model-uploads", summary="Begin an upload, or find the open one", response={201: dict[str, Any]})
-def new_upload(request: HttpRequest, new: NewUpload) -> HttpResponse:
-    files = [(one.name, one.size) for one in new.files]
-    made = model_uploads.begin(new.name, files, by=user_of(request), pickles=new.pickles)
-    return Answer(model_uploads.as_json(made), status=201)
-
-
-@router.get("/model-uploads/{upload}", summary="How far each file has come")
-def show_upload(request: HttpRequest, upload: str) -> HttpResponse:
-    return Answer(model_uploads.as_json(model_uploads.find(upload)))
-
-
-@router.put("/model-uploads/{upload}/files/{int:n}", summary="The next bytes of a file, as the body, 4 MB at most")
-def put_piece(request: HttpRequest, upload: str, n: int, piece: Query[Piece]) -> HttpResponse:
-    data = request.read(model_uploads.PIECE + 1)
-    found = model_uploads.put(model_uploads.find(upload), n, piece.begin, data, by=user_of(request))
-    return Answer(model_uploads.as_json(found))
-
-
-@router.delete("/model-uploads/{upload}", summary="Take an upload away")
-def delete_upload(request: HttpRequest, upload: str) -> HttpResponse:
-    model_uploads.delete(model_uploads.find(upload), by=user_of(request))
-    return Answer({"id": upload, "deleted": True})
+@router.get("/model-catalogue", summary="Models that are known: what each needs, supports, and whether it lies here")
+def show_catalogue(request: HttpRequest, q: str = "") -> HttpResponse:
+    return Answer(model_catalogue.as_json(q[:100]))

@@ -1,398 +1,346 @@
-"""Pages and REST that bring models to servers: forms, looks, uploads, copies; whom they refuse, what they fill in."""
+"""Pages and REST of models: what they show, who may change what, and what hostile names do to them."""
 
-import hashlib
 import json
 from datetime import timedelta
 
 import pytest
 from auditlog.models import LogEntry
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
-from console import environment
-from console.errors import ConsoleError
-from console.models import ApiToken, User
-from deployments.agent import signing
-from deployments.models import Attempt, Job, JobState, Server
-from deployments.services import model_copies, model_downloads, model_sources, model_uploads
+from console.models import ApiToken
+from deployments.models import Artifact, ArtifactPlace, Job, Server
+from deployments.services import model_catalogue, model_changes, model_list
+from tests.deployments.model_rows import MISSING, artifact, place
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
-TOKEN = "hf_Geheim7qWx"
-FORM = {"server": "kp-01", "source": "huggingface", "model": "Qwen/Qwen2.5-7B-Instruct", "at_once": "4"}
-
-
-@pytest.fixture(autouse=True)
-def own_var(settings, tmp_path):
-    settings.VAR_DIR = tmp_path
+HOSTILE = ["<script>alert(1)</script>", "\u202egnp.exe", "名" * 200, "a" * 200, "{{ 7|add:7 }}", '" onload="x']
 
 
 @pytest.fixture
-def server(db):
-    facts = {"models_root": "/data/models", "addresses": [
-        {"address": "127.0.0.1", "local": True, "default": False},
-        {"address": "10.7.1.4", "local": False, "default": False},
-        {"address": "10.9.1.4", "local": False, "default": True},
-    ]}  # fmt: skip
-    return Server.objects.create(name="kp-01", last_seen_at=timezone.now(), facts=facts, key="5a" * 32)
-
-
-@pytest.fixture
-def other(db):
-    return Server.objects.create(name="kp-02", last_seen_at=timezone.now(), key="6b" * 32)
-
-
-@pytest.fixture
-def olga(db):
-    return User.objects.create_user("olga", role="operator")
-
-
-@pytest.fixture
-def as_operator(client, olga):
-    client.force_login(olga)
-    client.defaults["HTTP_ACCEPT_LANGUAGE"] = "en"
+def browser(operator):
+    client = Client(headers={"accept-language": "en"})
+    client.force_login(operator)
     return client
 
 
-def looked(server, state=JobState.SUCCEEDED, room="ok", **params):
-    now = timezone.now()
-    given = {**FORM, "at_once": 4, "folder": "/data/models/x", "endpoint": "https://hub", **params}
-    given.pop("server")
-    job = Job.objects.create(
-        server=server, kind="download_look", state=state, params=given, not_after=now + timedelta(days=1), ended_at=now
-    )
-    report = [
-        {"key": "download.bytes", "title": ["大小", "Size of all"], "verdict": "ok", "found": "1.2 GB (1200000000 B)",
-         "wanted": None, "remedy": None, "job": None, "line": 1},
-        {"key": "download.room", "title": ["空间", "Free room"], "verdict": room, "found": "<b>2 GB</b>",
-         "wanted": None, "remedy": None, "job": None, "line": 2},
-    ]  # fmt: skip
-    Attempt.objects.create(pk=f"a{job.pk}-1-00000001", job=job, n=1, state=state, report=report)
-    return job
+@pytest.fixture
+def looks(viewer):
+    client = Client(headers={"accept-language": "en"})
+    client.force_login(viewer)
+    return client
 
 
-def handed_over(job):
-    """Its attempt, which stands in the server's queue: in these tests nothing is ever committed."""
-    job.attempts.update(pushed_at=timezone.now())
-    return job.attempts.get()
+@pytest.fixture
+def rest(operator):
+    _row, text = ApiToken.make(operator, "operator")
+    client = Client(headers={"authorization": f"Bearer {text}", "accept-language": "en"})
+
+    def call(method, path, body=None):
+        data = json.dumps(body) if body is not None else None
+        return getattr(client, method)(f"/api/v1{path}", data, content_type="application/json")
+
+    return call
 
 
-def text(answer, status=200):
-    assert answer.status_code == status, answer.content[:3000]
-    return answer.content.decode()
+@pytest.fixture(autouse=True)
+def redis_there(valkey):
+    """Jobs are pushed on commit."""
 
 
-# ---------- downloads ----------
+def page(client, name, *args, **query):
+    return client.get(reverse(f"deployments:{name}", args=args), query)
 
 
-def test_the_form_queues_a_look_that_is_filled_in(as_operator, server):
-    assert "Look what would come" in text(as_operator.get("/models/download/"))
-    answer = as_operator.post("/models/download/", {**FORM, "leave_out": "*.md original/*", "pickles": "1"})
-    job = Job.objects.get()
-    assert answer.url == f"/models/download/{job.pk}/" and (job.kind, job.locks) == ("download_look", [])
-    assert job.params == {
-        "source": "huggingface", "model": FORM["model"], "revision": "", "target": "", "only": [], "at_once": 4,
-        "leave_out": ["*.md", "original/*"], "pickles": True, "in_place": False, "private": False,
-        "folder": "/data/models/Qwen2.5-7B-Instruct", "endpoint": "https://huggingface.co",
+# ---------- the list ----------
+
+
+def test_an_empty_list_says_what_to_do_next(browser, looks, db):
+    text = page(browser, "model-list").content.decode()
+    assert "No models yet" in text and 'href="#scan"' in text and "Look at the catalogue" in text
+    text = page(looks, "model-list").content.decode()
+    assert "An operator can look for models" in text and 'id="scan"' not in text
+
+
+def test_the_list_shows_where_models_lie_and_what_is_missing(browser, server):
+    whole, half, gone = artifact("whole"), artifact("half"), artifact("gone", gate={"passed": False})
+    far = Server.objects.create(name="sim-1", simulated=True)
+    place(whole, server)
+    place(whole, far, problems=[MISSING])
+    place(half, server, problems=[MISSING, MISSING])
+    place(gone, server, gone_at=timezone.now())
+    text = page(browser, "model-list").content.decode()
+    assert "The shard a is missing." in text and "Below its budget" in text and "sim-1" in text
+    assert {line.artifact.name: line.state for line in model_list.page(model_list.Filters()).lines} == {
+        "whole": "whole", "half": "incomplete", "gone": "gone",
     }  # fmt: skip
-    assert f'data-job="{job.pk}"' in text(as_operator.get(answer.url))
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"server": "none"}, {"server": ""}, {"model": "../x"}, {"model": ""}, {"model": "a/b/c"}, {"source": "ftp"},
-     {"target": "relative"}, {"target": "/etc/models"}, {"target": "/data/../etc"}, {"at_once": "99"},
-     {"at_once": "x"}, {"source": "web", "model": "ftp://x/y"}, {"source": "web", "model": "http://u:p@x/y"},
-     {"source": "web", "model": "http://[x"}, {"source": "path", "model": "x"},
-     {"source": "upload", "model": "../../x"},
-     {"in_place": "1"}, {"revision": "--x"}, {"only": "x" * 300}, {"model": "a\tb"},
-     {"source": "path", "model": "/data/m", "target": "/data/m/copy"}],
+    ("query", "names"),
+    [
+        ({"state": "whole"}, {"a"}), ({"state": "incomplete"}, {"b"}), ({"state": "gone"}, {"c", "d", "e"}),
+        ({"q": "QWEN3 moe"}, {"b"}), ({"q": "/srv/x"}, {"a"}), ({"q": "f00d"}, {"c"}), ({"q": "w4a8"}, {"c"}),
+        ({"format": "quantized"}, {"c"}), ({"gate": "promotable"}, {"b", "d"}), ({"gate": "failed"}, {"c"}),
+        ({"gate": "original"}, {"a"}), ({"gate": "not_evaluated"}, {"e"}), ({"fleet": "simulated"}, {"e"}),
+        ({"fleet": "real"}, {"a", "b", "c", "d"}), ({"server": "kp-01"}, {"a", "b"}), ({"via": "sample"}, {"d"}),
+        ({"format": "exe", "state": "x", "page": "-7"}, {"a", "b", "c", "d", "e"}), ({"q": "100%"}, set()),
+        ({"page": "99999"}, {"a", "b", "c", "d", "e"}),
+    ],
 )  # fmt: skip
-def test_what_cannot_be_is_a_sentence(as_operator, server, wrong):
-    answer = as_operator.post("/models/download/", {**FORM, **wrong})
-    assert answer.status_code in (400, 404, 409, 422), answer.status_code
-    assert 'role="alert"' in answer.content.decode() and not Job.objects.exists()
+def test_filters(browser, server, query, names):
+    a = artifact("a")
+    place(a, server, "/srv/x/a")
+    b = artifact("b", summary={"architecture": "Qwen3MoeForCausalLM"}, gate={"passed": True})
+    place(b, server, problems=[MISSING])
+    artifact("c", format="quantized", fingerprint="f00d" * 16, summary={"quant_type": "W4A8"}, gate={"passed": False})
+    artifact("d", gate={"passed": False, "promoted": {"by": "ada"}}, via="sample")
+    artifact("e", simulated=True, parent=a)
+    found = page(browser, "model-list", **query)
+    assert found.status_code == 200
+    assert {line.artifact.name for line, _gate in found.context["lines"]} == names
 
 
-def test_viewers_are_refused(client, server):
-    client.force_login(User.objects.create_user("vera", role="viewer"))
-    for path in ("/models/download/", "/models/copy/", "/models/upload/"):
-        assert client.get(path).status_code == 403 == client.post(path, FORM).status_code or path.endswith("upload/")
-    assert client.post("/models/uploads/", "{}", content_type="application/json").status_code == 403
-    job = looked(server)
-    assert "Fetch it" not in text(client.get(f"/models/download/{job.pk}/"))
-    assert client.post(f"/models/download/{job.pk}/").status_code == 403
-
-
-def test_a_look_that_ended_well_is_confirmed(as_operator, server):
-    look = looked(server)
-    page = text(as_operator.get(f"/models/download/{look.pk}/"))
-    assert "1.2 GB (1200000000 B)" in page and "&lt;b&gt;2 GB" in page and "Fetch it to kp-01?" in page
-    answer = as_operator.post(f"/models/download/{look.pk}/", {"ticket": "T-1"})
-    job = Job.objects.get(kind="download")
-    assert answer.url == f"/jobs/{job.pk}/" and job.ticket == "T-1"
-    assert job.locks == ["artifact:/data/models/Qwen2.5-7B-Instruct"]
-    assert model_downloads.find_look(look.pk).bytes == 1_200_000_000
-
-
-@pytest.mark.parametrize("how", [{"state": JobState.FAILED}, {"state": JobState.RUNNING}, {"room": "failed"}])
-def test_a_look_that_did_not_is_not(as_operator, server, how):
-    look = looked(server, **how)
-    assert "Fetch it" not in text(as_operator.get(f"/models/download/{look.pk}/"))
-    text(as_operator.post(f"/models/download/{look.pk}/"), 409)
-    assert not Job.objects.filter(kind="download").exists()
-    text(as_operator.get("/models/download/999/"), 404)
-
-
-def test_two_downloads_of_one_folder_wait_for_each_other(server, olga):
-    seen = model_downloads.find_look(looked(server).pk)
-    first, second = model_downloads.download(seen, by=olga), model_downloads.download(seen, by=olga)
-    assert (first.waiting, second.waiting) == (False, True)
-
-
-def test_a_sample_model_is_filled_in(as_operator, server):
-    answer = as_operator.post("/jobs/new", {"server": "kp-01", "kind": "sample_model", "full": "1", "wait": "1",
-                                            "p-model": "llama", "p-layers": "2"})  # fmt: skip
-    job = Job.objects.get()
-    assert answer.url == f"/jobs/{job.pk}/" and job.locks == ["artifact:/data/models/sample-llama-2"]
-
-
-def test_rest_looks_and_downloads(client, server, olga):
-    _row, token = ApiToken.make(olga, "operator")
-    headers = {"HTTP_AUTHORIZATION": f"Bearer {token}", "HTTP_ACCEPT_LANGUAGE": "en"}
-    body = {"server": "kp-01", "source": "web", "model": "https://mirror.example/tiny/"}
-    made = client.post("/api/v1/model-looks", json.dumps(body), content_type="application/json", **headers)
-    assert made.status_code == 201 and made.json()["folder"] == "/data/models/tiny", made.content
-    refused = client.post(
-        "/api/v1/model-looks", json.dumps({**body, "model": "x"}), content_type="application/json", **headers
+def test_two_thousand_models_take_as_many_queries_as_fifty(
+    browser, server, django_assert_max_num_queries, django_assert_num_queries
+):
+    servers = [server, *(Server(name=f"n{n}") for n in range(4))]
+    Server.objects.bulk_create(servers[1:])
+    Artifact.objects.bulk_create(
+        Artifact(name=f"m{n}", fingerprint=f"{n:064x}", format="hf", summary={"architecture": "X"}) for n in range(2000)
     )
-    assert refused.status_code == 422 and refused.json()["error"]["code"] == "bad_model"
-    look = looked(server)
-    told = client.get(f"/api/v1/model-looks/{look.pk}", **headers).json()
-    assert (told["bytes"], told["room"]) == (1_200_000_000, True)
-    done = client.post(f"/api/v1/model-looks/{look.pk}/download", "{}", content_type="application/json", **headers)
-    assert done.status_code == 201 and done.json()["kind"] == "download"
-    assert client.get("/api/v1/model-sources", **headers).json()["huggingface"] == "https://huggingface.co"
-
-
-# ---------- secrets ----------
-
-
-def test_a_token_goes_to_the_job_that_asks_and_to_no_page(as_operator, settings, server, other):
-    settings.MODEL_TOKENS = (("huggingface.co", TOKEN), ("http://10.0.0.1:8080", "other"))
-    as_operator.post("/models/download/", FORM)
-    job = Job.objects.get()
-    assert job.params["private"] is True and TOKEN not in json.dumps(job.params)
-    attempt = handed_over(job)
-    sealed = model_sources.for_attempt(server, attempt.pk)
-    assert TOKEN.encode() not in sealed
-    assert json.loads(signing.unseal(server.key, sealed)) == {"tokens": {"huggingface.co": TOKEN}, "ca": ""}
-    for who, name in ((other, attempt.pk), (server, "a999-1-00000000"), (server, "")):
-        with pytest.raises(ConsoleError):
-            model_sources.for_attempt(who, name)
-    Attempt.objects.filter(pk=attempt.pk).update(state=JobState.SUCCEEDED)
-    with pytest.raises(ConsoleError):
-        model_sources.for_attempt(server, attempt.pk)
-    page = text(as_operator.get("/models/download/")) + text(as_operator.get(f"/jobs/{job.pk}/"))
-    assert TOKEN not in page and "huggingface.co" in page
-
-
-def test_the_question_is_signed(client, server, as_operator, settings):
-    settings.MODEL_TOKENS = (("huggingface.co", TOKEN),)
-    as_operator.post("/models/download/", FORM)
-    attempt = handed_over(Job.objects.get())
-    body = json.dumps({"op": "models", "server": server.pk, "attempt": attempt.pk})
-    for mac, status in ((signing.sign(server.key, body), 200), (signing.sign("00" * 32, body), 403)):
-        answer = client.post("/join/models", json.dumps({"body": body, "mac": mac}), content_type="application/json")
-        assert answer.status_code == status
-        if status == 200:
-            assert TOKEN in signing.unseal(server.key, answer.content).decode()
-
-
-@pytest.mark.parametrize("words", ["host", "h t x", "http://u@h t", "h/x t", "h 't"])
-def test_tokens_that_cannot_be_read_stop_the_start_without_being_shown(monkeypatch, words):
-    monkeypatch.setenv("MODEL_TOKENS", words)
-    with pytest.raises(environment.BadSetting) as caught:
-        environment.tokens("MODEL_TOKENS", most=20)
-    assert "'t" not in str(caught.value)
-    monkeypatch.setenv("MODEL_TOKENS", "Hub.example tok http://10.0.0.1:80 u:p")
-    assert environment.tokens("MODEL_TOKENS", most=20) == (("hub.example", "tok"), ("http://10.0.0.1:80", "u:p"))
-
-
-# ---------- uploads ----------
-
-JSON = {"HTTP_ACCEPT": "application/json"}
-FILES = {"config.json": b'{"a": 1}', "sub/x.safetensors": bytes(range(256)) * 40_000, "empty.txt": b""}
-
-
-def sizes():
-    return [(name, len(data)) for name, data in sorted(FILES.items())]
-
-
-def sent(client, upload, *, most=3 << 20):
-    """Send what is missing, as the page's script does."""
-    for n, row in enumerate(upload["files"]):
-        data, at = FILES[row["name"]], row["here"]
-        while at < len(data):
-            answer = client.post(f"/models/uploads/{upload['id']}/{n}/{at}", data[at : at + most],
-                                 content_type="application/octet-stream", **JSON)  # fmt: skip
-            assert answer.status_code == 200, answer.content
-            at = answer.json()["here"]
-
-
-def begun(client, **more):
-    body = {"name": "tiny", "files": sizes(), **more}
-    return client.post("/models/uploads/", json.dumps(body), content_type="application/json", **JSON)
-
-
-def test_an_upload_comes_in_pieces_and_is_digested(as_operator, server):
-    upload = begun(as_operator).json()
-    assert (upload["here"], upload["whole"]) == (0, False)
-    refused = as_operator.post("/models/download/", {**FORM, "source": "upload", "model": upload["id"]})
-    assert "not whole yet" in text(refused, 409)
-    sent(as_operator, upload)
-    found = model_uploads.find(upload["id"])
-    assert found.is_whole
-    for one in found.files:
-        assert one.sha256 == hashlib.sha256(FILES[one.name]).hexdigest()
-        assert (found.folder / "files" / one.name).read_bytes() == FILES[one.name]
-    assert "all of it is here" in text(as_operator.get("/models/upload/"))
-    answer = as_operator.post("/models/download/", {**FORM, "source": "upload", "model": upload["id"]})
-    job = Job.objects.get()
-    assert answer.status_code == 302 and job.params["folder"] == "/data/models/tiny" and not job.params["endpoint"]
-    verbs = [row.additional_data["verb"] for row in LogEntry.objects.order_by("pk") if row.additional_data]
-    assert verbs[:2] == ["upload.begun", "upload.whole"]
-
-
-def test_an_upload_goes_on_after_a_restart(as_operator):
-    upload = begun(as_operator).json()
-    n, data = 2, FILES["sub/x.safetensors"]
-    as_operator.post(
-        f"/models/uploads/{upload['id']}/{n}/0", data[:1000], content_type="application/octet-stream", **JSON
+    rows = Artifact.objects.all()
+    ArtifactPlace.objects.bulk_create(
+        ArtifactPlace(artifact=one, server=at, path=f"/data/{one.pk}") for one in rows for at in servers
     )
-    model_uploads._digests.clear()  # the console has started anew
-    again = begun(as_operator).json()
-    assert again["id"] == upload["id"] and again["files"][n]["here"] == 1000
-    sent(as_operator, again)
-    assert model_uploads.find(upload["id"]).files[n].sha256 == hashlib.sha256(data).hexdigest()
+    with django_assert_num_queries(3):
+        found = model_list.page(model_list.read_filters({"q": "data", "state": "whole"}))
+    assert found.total == 2000 and len(found.lines) == 50 and len(found.lines[0].places) == 5
+    with django_assert_max_num_queries(12):
+        text = page(browser, "model-list", page="40").content.decode()
+    assert "Page 40 of 40, 2000 models" in text and "and 2 more" in text
 
 
-def test_rest_uploads_the_same_way(client, olga):
-    _row, token = ApiToken.make(olga, "operator")
-    headers = {"HTTP_AUTHORIZATION": f"Bearer {token}", "HTTP_ACCEPT_LANGUAGE": "en"}
-    files = [{"name": name, "size": size} for name, size in sizes()]
-    made = client.post("/api/v1/model-uploads", json.dumps({"name": "tiny", "files": files}),
-                       content_type="application/json", **headers)  # fmt: skip
-    assert made.status_code == 201, made.content
-    base = f"/api/v1/model-uploads/{made.json()['id']}"
-    for n, row in enumerate(made.json()["files"]):
-        data = FILES[row["name"]]
-        for at in range(0, len(data), model_uploads.PIECE):
-            told = client.put(f"{base}/files/{n}?begin={at}", data[at : at + model_uploads.PIECE],
-                              content_type="application/octet-stream", **headers)  # fmt: skip
-            assert told.status_code == 200, told.content
-    assert client.get(base, **headers).json()["whole"] is True
-    assert [one["name"] for one in client.get("/api/v1/model-uploads", **headers).json()["uploads"]] == ["tiny"]
-    assert client.delete(base, **headers).status_code == 200 and client.get(base, **headers).status_code == 404
-
-
-def test_a_piece_that_does_not_fit_is_refused(as_operator):
-    upload = begun(as_operator).json()
-    base = f"/models/uploads/{upload['id']}"
-    for path, data, status in (
-        (f"{base}/0/5", b"x", 409), (f"{base}/0/0", b"x" * 9, 422), (f"{base}/9/0", b"x", 404),
-        ("/models/uploads/0123456789abcdef/0/0", b"x", 404), (f"{base}/2/0", b"x" * (model_uploads.PIECE + 5), 422),
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_shown_and_do_nothing(browser, server, name):
+    one = artifact(name, summary={"architecture": name[:100], "pickles": [name]}, source=name, notes=name)
+    child = artifact(name + "2"[:0], parent=one, via="quantized", format="quantized")
+    place(one, server, f"/data/{name}"[:1000], problems=[["x", [name, name], True]])
+    for found in (
+        page(browser, "model-list"), page(browser, "model-detail", one.pk), page(browser, "model-detail", child.pk),
+        page(browser, "model-edit", one.pk), page(browser, "model-delete", one.places.get().pk),
+        page(browser, "model-catalogue", q=name[:90]),
     ):  # fmt: skip
-        answer = as_operator.post(path, data, content_type="application/octet-stream", **JSON)
-        assert answer.status_code == status, (path, answer.content)
-    assert model_uploads.find(upload["id"]).here == 0
+        text = found.content.decode()
+        assert found.status_code == 200 and "<script>alert" not in text and 'onload="x' not in text
+        assert "7|add" in text or "14" not in name
 
 
-@pytest.mark.parametrize(
-    "more",
-    [{"files": [["../x", 1]]}, {"files": [["a.bin", 1]]}, {"files": []}, {"files": [["a", -1]]}, {"files": "x"},
-     {"name": "../x"}, {"name": ""}, {"files": [["a", 1], ["a", 2]]}, {"files": [[".git/x", 1]]}, {"files": [[1]]},
-     {"files": [["a", 1 << 49]]}, {"files": [["a.json", 1]] * 3000}, {"name": "x" * 200}],
-)  # fmt: skip
-def test_an_upload_that_cannot_be_is_a_sentence(as_operator, more):
-    answer = begun(as_operator, **more)
-    assert answer.status_code == 422 and answer.json()["error"]["what"]
-    assert not model_uploads.present()
+# ---------- one model ----------
 
 
-def test_the_quota_holds(as_operator, settings):
-    settings.MODEL_UPLOAD_GB = 0
-    assert begun(as_operator).json()["error"]["code"] == "upload_quota"
+def test_a_model_shows_its_numbers_places_and_jobs(browser, server):
+    now = timezone.now()
+    made = Job.objects.create(server=server, kind="model_scan", not_after=now, params={"folder": "/data"})
+    one = artifact(made_by=made, via="downloaded", source="https://hub.example/x", digest="d" * 64)
+    place(one, server, job=made)
+    text = page(browser, "model-detail", one.pk).content.decode()
+    assert "57,344 B" in text and "Qwen2ForCausalLM" in text and "tensor parallelism splits it" in text
+    assert "https://hub.example/x" in text and "d" * 64 in text and f"#{made.pk}" in text and "made it" in text
+    mla = artifact("mla", summary={"kv_lora_rank": 512, "qk_rope_head_dim": 64, "layers": 61, "head_dim": None})
+    text = page(browser, "model-detail", mla.pk).content.decode()
+    assert "70,272 B" in text and "each NPU of a tensor-parallel group holds all of it" in text
+    assert page(browser, "model-detail", 99999).status_code == 404
 
 
-def test_an_upload_is_handed_to_servers_that_sign(as_operator, client, server):
-    upload = begun(as_operator).json()
-    sent(as_operator, upload)
-    data = FILES["sub/x.safetensors"]
-
-    def ask(key=server.key, **more):
-        body = json.dumps(
-            {"op": "upload", "server": server.pk, "upload": upload["id"], "file": "", "begin": "0"} | more
-        )
-        told = {"body": body, "mac": signing.sign(key, body)}
-        return client.post("/join/upload", json.dumps(told), content_type="application/json")
-
-    assert json.loads(pieces(ask()))["files"]
-    assert pieces(ask(file="sub/x.safetensors", begin="1000")) == data[1000:]
-    assert ask(key="00" * 32).status_code == 403
-    for wrong in ({"file": "../upload.json"}, {"upload": "../x"}, {"begin": "-1"}, {"begin": "9" * 30}):
-        assert ask(**wrong).status_code in (403, 404)
+def test_hybrids_are_counted_by_their_full_layers(browser, server):
+    one = artifact("Qwen3-Next-80B-A3B-Instruct", summary={"layers": 48, "kv_heads": 2, "head_dim": 256})
+    assert page(browser, "model-detail", one.pk).context["numbers"].kv_bytes == 24576
+    sparse = artifact("DeepSeek-V4-Flash", summary={"layers": 43, "kv_heads": 1, "head_dim": 512})
+    assert page(browser, "model-detail", sparse.pk).context["numbers"].kv_bytes is None
 
 
-def pieces(answer):
-    assert answer.status_code == 200
-    from asgiref.sync import async_to_sync
-
-    async def every():
-        return b"".join([piece async for piece in answer.streaming_content])
-
-    return async_to_sync(every)()
-
-
-def test_an_upload_is_taken_away_by_who_began_it(as_operator, olga):
-    upload = begun(as_operator).json()
-    mike = User.objects.create_user("mike", role="operator")
-    with pytest.raises(ConsoleError):
-        model_uploads.delete(model_uploads.find(upload["id"]), by=mike)
-    as_operator.post(f"/models/uploads/{upload['id']}/delete")
-    assert not model_uploads.present() and not model_uploads.root().joinpath(upload["id"]).exists()
+def test_name_and_notes_are_changed_and_audited(browser, looks, rest, server):
+    one = artifact("old")
+    address = reverse("deployments:model-edit", args=[one.pk])
+    assert browser.post(address, {"name": "  new   name ", "notes": "n"}).status_code == 302
+    one.refresh_from_db()
+    assert (one.name, one.notes) == ("new name", "n")
+    entry = LogEntry.objects.filter(additional_data__verb="model.edited").get()
+    assert entry.additional_data["name"] == ["old", "new name"]
+    assert browser.post(address, {"name": "", "notes": ""}).status_code == 422
+    assert browser.post(address, {"name": "\u202e", "notes": ""}).status_code == 422
+    assert looks.post(address, {"name": "x"}).status_code == 403
+    assert rest("patch", f"/models/{one.pk}", {"notes": "m"}).json() == {"id": one.pk, "name": "new name", "notes": "m"}
+    assert rest("patch", f"/models/{one.pk}", {"nme": "m"}).status_code == 422
+    assert rest("patch", f"/models/{one.pk}", {"notes": "m" * 5000}).json()["error"]["code"] == "too_long"
 
 
-# ---------- copies ----------
+# ---------- looking for models ----------
 
 
-def test_a_copy_is_two_jobs_that_share_a_key(as_operator, server, other):
-    form = {"from": "kp-01", "path": "/data/models/tiny/", "server": "kp-02"}
-    answer = as_operator.post("/models/copy/", form)
-    serving, copying = Job.objects.get(kind="model_serve"), Job.objects.get(kind="model_copy")
-    assert answer.url == f"/jobs/{copying.pk}/"
-    assert (serving.server, serving.params["model"], serving.params["port"]) == (server, "/data/models/tiny", 8700)
-    assert (copying.params["address"], copying.params["folder"]) == ("10.9.1.4", "/opt/ascend-console/models/tiny")
-    keys = [
-        json.loads(signing.unseal(job.server.key, model_sources.for_attempt(job.server, handed_over(job).pk)))["key"]
-        for job in (serving, copying)
-    ]
-    assert keys[0] == keys[1] and keys[0] not in json.dumps([serving.params, copying.params])
+def test_a_scan_is_queued_for_a_folder_or_where_most_models_lie(browser, looks, server, settings):
+    address = reverse("deployments:model-scan")
+    assert looks.post(address, {"server": "kp-01"}).status_code == 403
+    browser.post(address, {"server": "kp-01"})
+    assert Job.objects.latest("pk").params == {"folder": settings.MODELS_ROOT, "digests": False}
+    for n, folder in enumerate(["/srv/m", "/data/models", "/data/models"]):
+        place(artifact(f"x{n}"), server, f"{folder}/x{n}")
+    browser.post(address, {"server": "kp-01", "digests": "1"})
+    assert Job.objects.latest("pk").params == {"folder": "/data/models", "digests": True}
+    before = Job.objects.count()
+    for wrong in ({"folder": "models"}, {"folder": "/etc"}, {"server": "none"}, {"folder": "/a/../b"}):
+        told = browser.post(address, {"server": "kp-01", **wrong}, follow=True)
+        assert 'class="banner error"' in told.content.decode()
+    assert Job.objects.count() == before
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"server": "kp-01"}, {"path": "x"}, {"from": "kp-02", "server": "kp-01"}, {"port": "x"}, {"port": "99999"},
-     {"target": "/etc"}, {"server": "none"}, {"address": "a b"}],
-)  # fmt: skip
-def test_a_copy_that_cannot_be_leaves_no_job(as_operator, server, other, wrong):
-    form = {"from": "kp-01", "path": "/data/models/tiny", "server": "kp-02", **wrong}
-    answer = as_operator.post("/models/copy/", form)
-    assert answer.status_code >= 400 and 'role="alert"' in answer.content.decode()
+def test_known_copies_are_read_again_in_one_job(browser, server, rest):
+    address = reverse("deployments:model-scan")
+    assert rest("post", "/models/scan", {"server": "kp-01", "again": True}).json()["error"]["code"] == "no_models"
+    paths = [place(artifact(f"x{n}"), server, f"/data/x{n}").path for n in range(3)]
+    browser.post(address, {"server": "kp-01", "again": "1"})
+    params = Job.objects.latest("pk").params
+    assert [params["folder"], *params["also"]] == paths
+    browser.post(address, {"server": "kp-01", "again": "1", "path": "/data/x1"})
+    assert Job.objects.latest("pk").params == {"folder": "/data/x1", "also": [], "digests": False}
+    made = rest("post", "/models/scan", {"server": "kp-01", "folder": "/srv"})
+    assert made.status_code == 201 and made.json()["params"]["folder"] == "/srv"
+
+
+def test_very_many_copies_are_looked_for_in_the_folders_that_hold_them():
+    many = [f"/data/{n % 7}/m{n}" for n in range(900)]
+    assert model_changes.wide(many) == [f"/data/{n}" for n in range(7)]
+    assert model_changes.outermost(["/a", "/a-b", "/a/c", "/a/c/d"]) == ["/a-b", "/a"]
+    assert len(model_changes.wide([f"/{n}" for n in range(900)])) == model_changes.MOST_FOLDERS
+
+
+# ---------- deleting ----------
+
+
+def test_the_last_copy_is_deleted_by_name_only(browser, looks, server, rest):
+    one = artifact("Qwen 千问")
+    here = place(one, server)
+    address = reverse("deployments:model-delete", args=[here.pk])
+    assert looks.get(address).status_code == 403
+    text = browser.get(address).content.decode()
+    assert "There is no other whole copy" in text and "Type its name: Qwen 千问" in text and "for good" in text
+    refused = browser.post(address, {"confirm": "qwen"})
+    assert refused.status_code == 409 and "Type the name of the model exactly" in refused.content.decode()
+    assert rest("post", f"/models/copies/{here.pk}/delete", {}).json()["error"]["code"] == "name_needed"
     assert not Job.objects.exists()
+    browser.post(address, {"confirm": " Qwen 千问 ", "ticket": "T-1"})
+    job = Job.objects.get()
+    assert job.kind == "model_delete" and job.locks == [f"artifact:{here.path}"] and job.ticket == "T-1"
+    assert job.params["path"] == here.path and job.params["fingerprint"] == one.fingerprint
 
 
-def test_a_silent_end_of_a_copy_leaves_no_job(server, other, olga):
-    Server.objects.filter(pk=other.pk).update(last_seen_at=timezone.now() - timedelta(hours=1))
-    other.refresh_from_db()
-    with pytest.raises(ConsoleError):
-        model_copies.copy(model_copies.Wish(server, "/data/m", other), by=olga)
-    assert not Job.objects.exists()
+def test_another_whole_copy_is_named_and_children_too(browser, server):
+    one = artifact("parent")
+    here, other = place(one, server), place(one, Server.objects.create(name="kp-02"), "/srv/other")
+    for n in range(7):
+        artifact(f"child{n}", parent=one)
+    text = browser.get(reverse("deployments:model-delete", args=[here.pk])).content.decode()
+    assert "1 other whole copy stays: kp-02 /srv/other" in text and "Type its name" not in text
+    assert "“child6” was made of this model." in text and "2 more were made of it." in text
+    other.problems = [MISSING]
+    other.save()
+    assert "Type its name" in browser.get(reverse("deployments:model-delete", args=[here.pk])).content.decode()
+
+
+@pytest.mark.parametrize("named", [{"path": "/data/m/x"}, {"list": ["/data/m"]}, {"a": {"b": "/data/m"}}])
+def test_what_a_job_works_with_is_not_deleted(browser, rest, server, named):
+    here = place(artifact("m"), server, "/data/m")
+    busy = Job.objects.create(server=server, kind="check", params=named, not_after=timezone.now() + timedelta(1))
+    text = browser.get(reverse("deployments:model-delete", args=[here.pk])).content.decode()
+    assert f"Job #{busy.pk}" in text and "It is in use" in text
+    refused = rest("post", f"/models/copies/{here.pk}/delete", {"confirm": "m"})
+    assert refused.status_code == 409 and refused.json()["error"]["code"] == "model_in_use"
+    uses = rest("get", f"/models/copies/{here.pk}/uses").json()
+    assert uses["last"] is True and uses["uses"][0]["blocks"] is True
+    Job.objects.update(state="succeeded")
+    assert rest("post", f"/models/copies/{here.pk}/delete", {"confirm": "m"}).status_code == 201
+
+
+def test_a_folder_next_to_it_blocks_nobody(server, rest):
+    here = place(artifact("m"), server, "/data/m")
+    Job.objects.create(server=server, kind="check", params={"path": "/data/m2"}, not_after=timezone.now())
+    assert rest("post", f"/models/copies/{here.pk}/delete", {"confirm": "m"}).status_code == 201
+
+
+def test_only_known_copies_are_deleted_and_no_batch_does(rest, server):
+    one = place(artifact("m"), server, "/data/m")
+    new = {"kind": "model_delete", "server": "kp-01", "params": {"path": "/home/olga"}}
+    assert rest("post", "/jobs", new).json()["error"]["code"] == "unknown_place"
+    new["params"] = {"path": "/data/m", "fingerprint": "a" * 64}
+    assert rest("post", "/jobs", new).json()["error"]["code"] == "filled_in"
+    batch = {"kind": "model_delete", "params": {"path": "/data/m"}, "names": ["kp-01"]}
+    assert rest("post", "/batches", batch).json()["error"]["code"] == "one_by_one"
+    one.gone_at = timezone.now()
+    one.save()
+    assert rest("post", f"/models/copies/{one.pk}/delete", {"confirm": "m"}).json()["error"]["code"] == "already_gone"
+    assert rest("get", "/models/copies/999/uses").json()["error"]["code"] == "unknown_place"
+
+
+# ---------- forms, catalogue, REST ----------
+
+
+def test_a_form_offers_the_models_of_its_server(browser, server):
+    place(artifact("m"), server, '/data/"m" <b>')
+    place(artifact("n"), server, "/data/n", gone_at=timezone.now())
+    found = browser.get(reverse("deployments:job-new"), {"kind": "model_delete", "server": "kp-01"})
+    (field,) = [one for one in found.context["fields"] if one.name == "path"]
+    assert field.choices == ['/data/"m" <b>']
+    assert '<option value="/data/&quot;m&quot; &lt;b&gt;"></option>' in found.content.decode()
+
+
+def test_the_catalogue_knows_what_lies_here(browser, server, rest):
+    one = artifact("Qwen3-8B-w8a8", format="quantized")
+    place(one, server)
+    place(artifact("Qwen3-14B"), server, gone_at=timezone.now())
+    here = {line.row.name: [a.pk for a in line.here] for line in model_catalogue.lines("qwen3-")}
+    assert here["Qwen3-8B"] == [one.pk] and here["Qwen3-14B"] == []
+    text = page(browser, "model-catalogue").content.decode()
+    assert "Qwen3-8B-w8a8" in text and "DeepSeek-R1" in text and "not checked" in text
+    answer = rest("get", "/model-catalogue?q=qwen3-8b").json()
+    (row,) = answer["models"]
+    assert (
+        row["id"] == "Qwen/Qwen3-8B" and row["here"] == [one.pk] and row["needs"]["bf16"]["npus"] == {"32": 1, "64": 1}
+    )
+
+
+def test_a_site_adds_and_replaces_rows_and_mistakes_are_named(browser, db, settings, tmp_path):
+    settings.MODELS_FILE = tmp_path / "models.json"
+    rows = [{"id": "ours/Finance-7B", "params_b": 7, "layers": 10, "kv_heads": 2, "head_dim": 64},
+            {"id": "Qwen/Qwen3-8B", "params_b": 9}]  # fmt: skip
+    settings.MODELS_FILE.write_text(json.dumps(rows))
+    text = page(browser, "model-catalogue").content.decode()
+    assert "Finance-7B" in text and "of this site" in text
+    assert model_catalogue.models().rows["ours/Finance-7B"].kv_bytes_per_token == 5120
+    assert model_catalogue.models().rows["Qwen/Qwen3-8B"].params_b == 9
+    settings.MODELS_FILE.write_text(json.dumps([*rows, {"id": "x", "layers": "many"}, {"id": "<b>"}, 3, {"idd": "x"}]))
+    text = page(browser, "model-catalogue").content.decode()
+    assert "row 3: layers is a whole number" in text and "row 6" in text and "Finance-7B" not in text
+    for broken in ("{", "[" * 100_000, "null", '{"models": 3}'):
+        settings.MODELS_FILE.write_text(broken)
+        assert page(browser, "model-catalogue").status_code == 200 and model_catalogue.models().problems
+
+
+def test_rest_lists_and_shows_models(rest, server):
+    one = artifact("m")
+    child = artifact("c", parent=one, via="quantized", format="quantized", gate={"passed": True, "job": 7})
+    place(one, server)
+    answer = rest("get", "/models?state=whole").json()
+    assert [row["id"] for row in answer["models"]] == [one.pk] and answer["total"] == 1 and answer["next"] is None
+    shown = rest("get", f"/models/{one.pk}").json()
+    assert shown["kv_bytes_per_token"] == 57344 and shown["places"][0]["server"] == "kp-01"
+    graph = rest("get", f"/models/{child.pk}/lineage").json()
+    assert [edge["how"] for edge in graph["edges"]] == ["found", "quantized", "evaluated"]
+    assert rest("get", "/models/999").json()["error"]["code"] == "unknown_model"
+
+
+def test_the_palette_and_the_rail_know_models(browser, db):
+    text = page(browser, "model-list").content.decode()
+    assert 'href="/models/" aria-current="page"' in text
+    found = browser.get("/palette.json", {"q": "moxing"}).json()
+    assert any(entry["url"] == "/models/" for entry in next(iter(found.values())))
