@@ -10,6 +10,7 @@ from pathlib import Path
 
 from deployments.agent.config import Config
 from deployments.agent.models import ending, looking, secrets
+from deployments.agent.models.asked import asked
 from deployments.agent.models.other_server import OtherServer
 from deployments.agent.models.secrets import Secrets
 from deployments.agent.models.uploaded import Uploaded
@@ -30,21 +31,6 @@ TRIES = 3  # to list the files; fetch.py has its own
 TRIES_OF_A_PEER = 60  # its job may have to wait for another first
 
 
-def asked(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="deployments.agent.models.download")
-    parser.add_argument("folder", type=lambda text: Path(tidy(text)))
-    parser.add_argument("--look", action="store_true")
-    parser.add_argument("--source", required=True)
-    for name in ("endpoint", "model", "revision"):
-        parser.add_argument(f"--{name}", default="")
-    for name in ("only", "leave-out"):
-        parser.add_argument(f"--{name}", action="append", default=[])
-    for name in ("pickles", "in-place", "private"):
-        parser.add_argument(f"--{name}", action="store_true")
-    parser.add_argument("--at-once", type=int, default=4)
-    return parser.parse_args(argv)
-
-
 def source_of(config: Config, options: argparse.Namespace) -> Source:
     """Raises BadModel, Stopped."""
     known = secrets.ask(config) if options.private else Secrets({}, "", "")
@@ -55,7 +41,7 @@ def source_of(config: Config, options: argparse.Namespace) -> Source:
         "web": lambda: WebFolder(web, options.model),
         "path": lambda: SharedPath(Path(options.model)),
         "upload": lambda: Uploaded(config, options.model, options.endpoint),
-        "server": lambda: OtherServer(options.endpoint, known.key),
+        "server": lambda: OtherServer(options.endpoint, known.key, options.model),
     }
     if options.source not in makers:
         raise BadModel(Text(f"没有来源“{options.source}”。", f"There is no source “{options.source}”."))

@@ -18,8 +18,8 @@ class OtherServer:
 
     revision = ""
 
-    def __init__(self, endpoint: str, key: str) -> None:
-        self.web, self.endpoint, self.key, self.said = Web(straight=True), endpoint, key, endpoint
+    def __init__(self, endpoint: str, key: str, folder: str) -> None:
+        self.web, self.endpoint, self.key, self.said = Web(straight=True), endpoint, key, f"{endpoint} {folder}"
         if not key:
             raise BadModel(Text("控制台没有给出这次复制的密钥。", "The console has given no key for this copy."))
 

@@ -1,6 +1,6 @@
 """Step of the job `model_serve`: hand the files of one folder to the one server that holds this copy's key.
 
-    python -m deployments.agent.models.serving FOLDER PAIR PORT
+    python -m deployments.agent.models.serving FOLDER PORT
 
 It ends when the other side says that it is done, or has not asked for anything for a long while.
 """
@@ -196,7 +196,7 @@ def _until_done(serving: Serving) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    folder, _pair, port = sys.argv[1:] if argv is None else argv
+    folder, port = sys.argv[1:] if argv is None else argv
     with contextlib.suppress(KeyboardInterrupt):
         return ending.run(lambda config: serve(config, Path(tidy(folder)), int(port)))
     return 130
