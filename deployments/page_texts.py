@@ -52,7 +52,6 @@ UPLOAD = [
     _("%(here)s of %(size)s, %(speed)s/s, %(left)s left"),
     _("Waiting for the console …"),
     _("The connection is gone; it goes on by itself."),
-    _("All of it is here."),
     _("Stopped. Choose the same files again to go on."),
     _("%(n)s files, %(size)s"),
     _("Nothing was chosen."),
