@@ -16,7 +16,10 @@ from console.language import pick
 from console.models import User
 from deployments.artifacts import paths
 from deployments.models import Job, Server
+from deployments.models.job import ENDED
 from deployments.services import jobs, model_downloads
+
+PORTS = 20
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,16 @@ class Wish:
 
     @property
     def by_port(self) -> int:
-        return self.port or settings.MODEL_COPY_PORT
+        """The one that was given, else the first that no other copy from there holds."""
+        return self.port or free_port(self.source)
+
+
+def free_port(server: Server) -> int:
+    """Of PORTS from MODEL_COPY_PORT on; where all are held, the copy waits for the first."""
+    open_ = server.jobs.filter(kind="model_serve").exclude(state__in=ENDED).values_list("params", flat=True)
+    held = {params.get("port") for params in open_}
+    first = int(settings.MODEL_COPY_PORT)
+    return next((port for port in range(first, min(first + PORTS, 65536)) if port not in held), first)
 
 
 def address_of(server: Server) -> str:

@@ -29,6 +29,7 @@ class Hub:
     def __init__(self, files, *, token="", other=None, speed=0):
         self.files, self.token, self.other, self.speed = dict(files), token, other, speed
         self.behave, self.asked, self.broke = {}, [], set()
+        self.no_head = False
         self.listing = "html"  # of the plain folder: html | none | forbidden
         self.told = {}  # {name: changes of its row in the listing}
         self.released, self.reached = threading.Event(), threading.Event()
@@ -66,6 +67,8 @@ class Asked(http.server.BaseHTTPRequestHandler):
         pass
 
     def do_HEAD(self):
+        if self.hub.no_head:
+            return self.answer(501, b"")
         self.do_GET()
 
     def do_GET(self):

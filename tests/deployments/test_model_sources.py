@@ -251,6 +251,12 @@ def test_a_folder_without_listing_is_found_by_its_index(listing, hub, files, tmp
     assert found == {name: data for name, data in files.items() if "/" not in name}
 
 
+def test_a_server_without_head_is_asked_otherwise(hub, files, tmp_path):
+    hub.no_head = True
+    hub.files[".git/objects/x"] = b"never asked for"
+    assert fetched(web_folder(hub), tmp_path / "part") == files
+
+
 def test_sums_that_lie_there_are_used(hub, tmp_path):
     lines = [f"{hashlib.sha256(data).hexdigest()}  ./{name}" for name, data in hub.files.items()]
     hub.files["SHA256SUMS"] = "\n".join(lines).encode()

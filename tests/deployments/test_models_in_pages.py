@@ -378,6 +378,14 @@ def test_a_copy_is_two_jobs_that_share_a_key(as_operator, server, other):
     assert keys[0] == keys[1] and keys[0] not in json.dumps([serving.params, copying.params])
 
 
+def test_two_copies_from_one_server_take_two_ports(server, other, olga):
+    wish = model_copies.Wish(server, "/data/models/tiny", other)
+    ports = [model_copies.copy(wish, by=olga)[1].params["port"] for _n in range(2)]
+    assert ports == [8700, 8701]
+    Job.objects.filter(kind="model_serve").update(state=JobState.SUCCEEDED)
+    assert model_copies.free_port(server) == 8700
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"server": "kp-01"}, {"path": "x"}, {"from": "kp-02", "server": "kp-01"}, {"port": "x"}, {"port": "99999"},

@@ -24,6 +24,7 @@ from deployments.artifacts import BadModel, digests
 from deployments.artifacts.files import unreadable
 from deployments.artifacts.paths import tidy
 from deployments.artifacts.progress import Progress, amount
+from deployments.artifacts.read import read
 from deployments.artifacts.sources.shared_path import SharedPath
 from deployments.artifacts.tensors import open_regular
 from deployments.steps import Text
@@ -153,6 +154,7 @@ def serve(config: Config, folder: Path, port: int) -> None:
     """Raises BadModel, OSError, Stopped."""
     if not folder.is_dir():
         raise unreadable(folder, FileNotFoundError(2, "No such file or directory"))
+    read(folder)  # nothing but a model is handed out
     found = secrets.ask(config)
     with _listening(folder, port, found.key, digests.known(config.state_dir, folder)) as serving:
         size = amount(sum(serving.sizes.values()))

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from deployments.artifacts import BadModel
-from deployments.artifacts.files import DEEPEST, MOST_FILES
+from deployments.artifacts.files import DEEPEST, MOST_FILES, SKIPPED
 from deployments.artifacts.sources import Broken, File, Stream
 from deployments.artifacts.sources.hubs import SHA256, hex_of, range_headers
-from deployments.artifacts.sources.web import NotThere, Web, not_it
+from deployments.artifacts.sources.web import Answer, NotThere, Web, not_it
 from deployments.steps import Text
 
 AT_ONCE = 8
@@ -94,6 +94,8 @@ class WebFolder:
             answer.close()
         found: list[str] = []
         for name in dict.fromkeys(one for link in links.found if (one := _child(here, link))):
+            if name.rstrip("/") in SKIPPED:
+                continue
             if name.endswith("/"):
                 found += self._listed(below + name, depth + 1) if depth < DEEPEST else []
             else:
@@ -132,13 +134,20 @@ class WebFolder:
 
     def _file(self, name: str) -> File:
         url = urljoin(self.url, quote(name, safe="/"))
-        answer = self.web.open(url, method="HEAD")
+        answer = self._head(url)
         try:
             if answer.header("Content-Type").startswith("text/html") and not name.endswith((".html", ".htm")):
                 raise not_it(url, "text/html")
             return File(name, answer.total, url, sha256=self.sums.get(name, ""))
         finally:
             answer.close()
+
+    def _head(self, url: str) -> Answer:
+        """Servers that know no HEAD are asked for the file itself, which is then left unread."""
+        try:
+            return self.web.open(url, method="HEAD")
+        except (NotThere, Broken):
+            return self.web.open(url)
 
     def open(self, file: File, begin: int, tag: str) -> Stream:
         return self.web.open(file.url, range_headers(begin, tag))
