@@ -195,7 +195,8 @@ def _room(draft: Draft, start: int) -> None:
         return
     title = Text("看磁盘空间", "See that there is room")
     argv = (PYTHON, "-m", "deployments.stacks.room", draft.folder, str(ROOM_GIB))
-    draft.steps.insert(start, PlannedStep("room", "cann", title, "look", argv=argv))
+    layer = "python" if draft.stack.kind == "cpu" else "cann"  # the heading that it stands under
+    draft.steps.insert(start, PlannedStep("room", layer, title, "look", argv=argv))
 
 
 def _cpu(draft: Draft) -> None:
@@ -252,13 +253,14 @@ def _one_prompt(draft: Draft, active: str, *, is_cpu: bool) -> None:
     )
     dtype = ["--dtype", "float16"] if draft.family == "310P" and not is_cpu else []  # it has no bf16
     argv = python_module("deployments.stacks.one_prompt", "--on", "cpu" if is_cpu else "npu", *dtype, active, *places)
+    taken = Text("", "") if is_cpu else Text("，或每张 NPU 上都有进程", ", or every NPU has a process")
     draft.add(
         PlannedStep(
             "one_prompt", "python", title, "look", argv=tuple(argv), env=CPU_ENV if is_cpu else ALONE_ENV,
             timeout_s=one_prompt.ANSWERS_S + 60.0, skips=(one_prompt.NOT_TRIED,), says=(one_prompt.SAYS,),
             note=Text(
-                f"在 {'、'.join(places)} 里找模型；没有模型，或每张 NPU 上都有进程时，会说明并跳过。",
-                f"A model is looked for in {' and '.join(places)}. Where none is there, or every NPU has a process, "
+                f"在 {'、'.join(places)} 里找模型；没有模型{taken.zh}时，会说明并跳过。",
+                f"A model is looked for in {' and '.join(places)}. Where none is there{taken.en}, "
                 "the step says so and is skipped.",
             ),
         )
