@@ -50,7 +50,12 @@ def make(stack: Stack, known: Catalogue, target: Target, out: Path, *, split: in
             raise BadBundle(f"pip brought {odd[0]}, which is no wheel. Make the bundle on a machine of the same kind.")
         packed = folder / "bundle"
         packed.mkdir()
-        more = {"layers": layers, "glibc": bundles.glibc_of(path.name for path in wheels), "missing": [one._asdict() for one in fetch.missing], "left_out": fetch.left_out}
+        more = {
+            "layers": layers,
+            "glibc": bundles.glibc_of(path.name for path in wheels),
+            "missing": [one._asdict() for one in fetch.missing],
+            "left_out": fetch.left_out,
+        }
         bundles.pack(wheels, packed, split, {**about, **more})
         packed.rename(final)
     return final

@@ -219,7 +219,7 @@ def test_a_bundle_whose_wheels_need_a_newer_glibc_is_refused(kept, server, monke
     for least, refused in (("2.39", True), ("2.38", False), ("", False)):
         monkeypatch.setattr(wheel_bundles.Kept, "glibc", least)
         if refused:
-            with pytest.raises(Conflict, match="need glibc 2.39, and kp-1 has 2.38") as told:
+            with pytest.raises(Conflict, match=r"need glibc 2\.39, and kp-1 has 2\.38") as told:
                 installs.options_for(server, {"bundle": kept.name}, stacks.find(STACK))
             assert "--glibc 2.38" in told.value.do
         else:

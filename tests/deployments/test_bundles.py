@@ -123,7 +123,8 @@ def test_for_another_machine_pip_is_asked_for_its_wheels_alone(tmp_path):
 
 def test_an_older_glibc_is_asked_for_and_no_newer_wheel_is_taken(tmp_path):
     argv = bundle_fetch._for_whom(bundle_fetch.Target("aarch64", "3.12", glibc="2.28"))
-    assert "manylinux_2_28_aarch64" in argv and "manylinux_2_24_aarch64" in argv and "manylinux_2_29_aarch64" not in argv
+    asked = [f"manylinux_2_{minor}_aarch64" in argv for minor in (17, 24, 28, 29, 34)]
+    assert asked == [True, True, True, False, False]
     house, out = tmp_path / "wheels", tmp_path / "out"
     tiny_wheels.make(house)
     (made,) = house.glob("torch-*")
@@ -133,7 +134,7 @@ def test_an_older_glibc_is_asked_for_and_no_newer_wheel_is_taken(tmp_path):
         call_command("bundle", *words, "--out", str(out), "--glibc", "2.28")
     call_command("bundle", *words, "--out", str(tmp_path / "newer"), "--glibc", "2.31")
     for bad in ("2.5", "3.1", "2.x", "2.²"):
-        with pytest.raises(CommandError, match="no glibc of 2.17 or newer"):
+        with pytest.raises(CommandError, match=r"no glibc of 2\.17 or newer"):
             call_command("bundle", *words, "--out", str(out), "--glibc", bad)
 
 
