@@ -33,10 +33,21 @@ INTERRUPTS = Text(
 class Params(frozen.Planned):
     stack: str = param("text", zh="栈", en="Stack", pattern=r"[a-z0-9][a-z0-9._-]{0,62}")
     route: str = param("choice", zh="方式", en="Route", default="auto", choices=ROUTES)
-    cann: str = param("choice", zh="CANN 的位置", en="Where CANN goes", default="own", choices=CANN_PLACES)
-    layering: str = param("choice", zh="vLLM 的来源", en="How vLLM comes", default="empty", choices=LAYERINGS)
+    cann: str = param(
+        "choice", zh="CANN 的位置", en="Where CANN goes", default="own", choices=CANN_PLACES,
+        help=Text("own：软件栈自己的目录；shared：/usr/local/Ascend",
+                  "own: the stack's folder; shared: /usr/local/Ascend"),
+    )  # fmt: skip
+    layering: str = param(
+        "choice", zh="vLLM 的来源", en="How vLLM comes", default="empty", choices=LAYERINGS,
+        help=Text("empty：不带设备构建；wheels：用 wheel，不装它的 torch",
+                  "empty: built without a device; wheels: its wheel without torch"),
+    )  # fmt: skip
     packages: str = param("text", zh="安装包目录", en="Folder of packages", default="")
-    bundle: str = param("text", zh="离线包", en="Bundle", default="")
+    bundle: str = param(
+        "text", zh="离线包", en="Bundle", default="",
+        help=Text("名称见 manage.py bundle list", "Its name: manage.py bundle list"),
+    )  # fmt: skip
     wheelhouse: str = param("text", zh="wheel 目录", en="Folder of wheels", default="")
     index: str = param("text", zh="软件包索引", en="Index of packages", default="")
     extra_index: str = param("text", zh="其他索引", en="Further indexes", default="")

@@ -71,6 +71,11 @@ WORDS: dict[str, Any] = {
     "watched": _("Being watched"),
     "held": _("Held back"),
 }
+CHOICE_WORDS = {
+    "by_hand": _("by hand, when it suits"),
+    "window": _("by itself, within a span of time"),
+    "now": _("by itself, at once"),
+}
 UNKNOWN_LOOK = ("stale", "state-unknown")
 
 
@@ -113,6 +118,12 @@ def look(name: str) -> str:
 @register.filter
 def state_word(name: str) -> str:
     return word(name)
+
+
+@register.filter
+def choice_word(choice: str) -> str:
+    """A choice of a kind's parameter in the reader's language; one that is a word of the field stays as it is."""
+    return str(CHOICE_WORDS.get(choice, choice))
 
 
 @register.filter
