@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from deployments.serving import limits, sizing
 from deployments.serving.limits import Refusal
 from deployments.serving.sizing import Engine, Memory
-from deployments.serving.spec import QUANT_BYTES, Spec
+from deployments.serving.spec import Spec, quantized
 from deployments.steps import Text
 
 DEFAULT_CONTEXT = 16_384  # where nobody asks for one and the model takes more
@@ -170,7 +170,7 @@ def _quantized(spec: Spec, wish: Wish) -> Text:
     for quant in ("w8a8", "w4a8"):
         if quant not in limits.LOADS.get(wish.family, ()):
             continue
-        smaller = dataclasses.replace(spec, weight_mb=spec.weight_mb * QUANT_BYTES[quant] / 2, quant=quant)
+        smaller = quantized(spec, quant)
         for tp in SIZES:
             fits = tp <= wish.npus and limits.of_division(smaller, Engine(tp=tp), wish.group or wish.npus) is None
             if fits and sizing.memory(smaller, wish.hbm_mb, Engine(tp=tp)).tokens >= context(spec, wish):

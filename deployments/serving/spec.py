@@ -1,13 +1,14 @@
 """What a plan needs to know of a model."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from deployments.artifacts.known import Known
+
 # Bytes of one parameter, as weights are kept.
-DTYPE_BYTES = {
-    "BF16": 2.0, "F16": 2.0, "F32": 4.0, "I8": 1.0, "F8_E4M3": 1.0, "BFLOAT16": 2.0, "FLOAT16": 2.0, "FLOAT32": 4.0,
-}  # fmt: skip
+DTYPE_BYTES = {"BF16": 2.0, "F16": 2.0, "F32": 4.0}
 # Of a quantized one, with scales, and with what stays in 16 bits (embeddings, head, layers that fell back).
 QUANT_BYTES = {"w8a8": 1.06, "w8a16": 1.06, "w4a8": 0.62, "w4a16": 0.62, "w4a4": 0.62, "w8a8c8": 1.06, "w4a8c8": 0.62}
 KV_BYTES = 2.0  # of one number of the cache; C8 keeps one byte
@@ -78,40 +79,48 @@ def from_summary(summary: Mapping[str, Any], *, name: str, weight_bytes: int) ->
     )
 
 
-def from_row(row: Mapping[str, Any], quant: str = "") -> Spec:
-    """Of a row of models.json, in 16 bits or as `quant`. Raises Unknown."""
-    billions = row.get("params_computed_b") or row.get("params_total_b")
-    if not billions:
-        raise Unknown("params_total_b")
-    moe = row.get("moe") or {}
-    per_parameter = QUANT_BYTES.get(quant, 2.0)
+def from_known(row: Known, quant: str = "") -> Spec:
+    """Of a model that is known beforehand, in 16 bits or as `quant`. Raises Unknown.
+
+    Of a mixture of experts, what is not active for a token is taken for experts.
+    """
+    kind = "bf16" if not quant else "int4" if quant.startswith("w4") else "int8"
+    weights = row.weights[kind]
+    if weights is None:
+        raise Unknown("params_b")
+    heads, hidden = _given(row.heads, "heads"), _given(row.hidden, "hidden")
     return Spec(
-        name=str(row["hf_id"]),
-        layers=_need(row, "layers"),
-        hidden=_need(row, "hidden"),
-        heads=_need(row, "attention_heads"),
-        kv_heads=row.get("kv_heads") or _need(row, "attention_heads"),
-        head_dim=row.get("head_dim") or _need(row, "hidden") // _need(row, "attention_heads"),
-        vocab=row.get("vocab") or 0,
-        max_position=row.get("max_position_embeddings"),
-        weight_mb=billions * 1e9 * per_parameter / 2**20,
+        name=row.id,
+        layers=_given(row.layers, "layers"),
+        hidden=hidden,
+        heads=heads,
+        kv_heads=row.kv_heads or heads,
+        head_dim=row.head_dim or hidden // heads,
+        vocab=row.vocab or 0,
+        max_position=row.max_position,
+        weight_mb=weights * 1e9 / 2**20,
         quant=quant,
-        kv_lora_rank=row.get("kv_lora_rank") or 0,
-        rope_dim=row.get("qk_rope_head_dim") or 0,
-        kv_layers=row.get("full_attention_layers") or _need(row, "layers"),
-        intermediate=row.get("intermediate_size") or 0,
-        experts=moe.get("experts") or 0,
-        expert_share=_expert_share(row, moe, billions),
-        supported=str(row.get("ascend_support") or ""),
+        kv_lora_rank=row.kv_lora_rank or 0,
+        rope_dim=row.qk_rope_head_dim or 0,
+        kv_layers=row.full_attention_layers or _given(row.layers, "layers"),
+        experts=row.experts or 0,
+        expert_share=1 - row.active_b / row.params_b if row.experts and row.active_b and row.params_b else 0.0,
+        supported=row.support.text,
     )
 
 
-def _expert_share(row: Mapping[str, Any], moe: Mapping[str, Any], billions: float) -> float:
-    """Three matrices of hidden × moe_intermediate_size for each expert of each layer."""
-    if not moe.get("experts") or not moe.get("moe_intermediate_size"):
-        return 0.0
-    numbers = row["layers"] * moe["experts"] * 3 * row["hidden"] * moe["moe_intermediate_size"]
-    return min(0.98, float(numbers) / (billions * 1e9))
+def quantized(spec: Spec, quant: str) -> Spec:
+    """The same model as it would be after quantizing it; what is quantized already stays as it is."""
+    if spec.quant or spec.foreign_quant or not quant:
+        return spec
+    ratio = QUANT_BYTES.get(quant, 2.0) / DTYPE_BYTES.get(spec.dtype, 2.0)
+    return dataclasses.replace(spec, weight_mb=spec.weight_mb * ratio, quant=quant)
+
+
+def _given(value: int | None, name: str) -> int:
+    if not value:
+        raise Unknown(name)
+    return value
 
 
 def _need(data: Mapping[str, Any], name: str) -> int:

@@ -4,9 +4,10 @@ import dataclasses
 
 import pytest
 
+from deployments.artifacts import known
 from deployments.serving import limits, planner, sizing
 from deployments.serving.sizing import Engine
-from deployments.serving.spec import Spec, Unknown, from_row, from_summary, kv_bytes_per_token
+from deployments.serving.spec import Spec, Unknown, from_known, from_summary, kv_bytes_per_token, quantized
 
 GIB = 1024
 DENSE_32B = Spec(
@@ -134,14 +135,16 @@ def test_a_spec_of_what_was_read_and_of_a_row():
     assert from_summary({**summary, "quant_type": "W8A8_DYNAMIC"}, name="q", weight_bytes=1).quant == "w8a8"
     with pytest.raises(Unknown, match="layers"):
         from_summary({**summary, "layers": None}, name="x", weight_bytes=1)
-    row = {
-        "hf_id": "o/m", "params_total_b": 30.0, "layers": 48, "hidden": 2048, "attention_heads": 32, "kv_heads": 4,
-        "head_dim": 128, "vocab": 151_936, "moe": {"experts": 128, "moe_intermediate_size": 768},
-    }  # fmt: skip
-    moe = from_row(row, "w8a8")
-    assert moe.is_moe and 0.9 < moe.expert_share < 0.98 and moe.weight_mb == pytest.approx(30e9 * 1.06 / 2**20)
-    with pytest.raises(Unknown, match="params_total_b"):
-        from_row({**row, "params_total_b": None})
+    row = known.make({
+        "id": "o/m", "params_b": 30.0, "active_b": 3.0, "layers": 48, "hidden": 2048, "heads": 32, "kv_heads": 4,
+        "head_dim": 128, "vocab": 151_936, "experts": 128,
+    })  # fmt: skip
+    moe = from_known(row, "w8a8")
+    assert moe.is_moe and moe.expert_share == pytest.approx(0.9) and 30e9 / 2**20 < moe.weight_mb < 31e9 / 2**20
+    assert from_known(row).weight_mb == pytest.approx(60e9 / 2**20) and quantized(moe, "w4a8") is moe
+    assert quantized(from_known(row), "w4a8").weight_mb == pytest.approx(0.31 * 60e9 / 2**20)
+    with pytest.raises(Unknown, match="params_b"):
+        from_known(known.make({"id": "o/m"}))
 
 
 def test_experts_are_divided_over_the_data_parallel_ranks_and_the_rest_is_not():
