@@ -34,7 +34,7 @@ def steps(p: Params) -> list[Step]:
     host = f"[{p.address}]" if ":" in p.address else p.address
     argv = python_module(
         "deployments.agent.models.download", "--source=server", f"--endpoint=http://{host}:{p.port}",
-        f"--model={p.model}", "--pickles", "--private", f"--at-once={p.at_once}", "--", p.folder,
+        f"--model={p.model}", f"--pair={p.pair}", "--pickles", "--private", f"--at-once={p.at_once}", "--", p.folder,
     )  # fmt: skip
     title = Text(f"从 {p.server} 复制 {p.model}", f"Copy {p.model} from {p.server}")
     return [Step(title, argv, timeout_s=STEP_TIMEOUT_S, skips=(THERE,))]

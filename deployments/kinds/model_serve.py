@@ -28,7 +28,7 @@ def locks(p: Params) -> list[str]:
 
 
 def steps(p: Params) -> list[Step]:
-    argv = python_module("deployments.agent.models.serving", p.model, str(p.port))
+    argv = python_module("deployments.agent.models.serving", p.model, str(p.port), p.pair)
     return [Step(Text(f"提供 {p.model}", f"Hand out {p.model}"), argv, timeout_s=STEP_TIMEOUT_S)]
 
 

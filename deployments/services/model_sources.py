@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 
 from console.errors import Invalid, NotAllowed
 from deployments.agent import signing
+from deployments.agent.models import signed_http
 from deployments.models import Attempt, Server
 from deployments.models.job import ENDED
 
@@ -58,14 +59,14 @@ def is_private(address: str) -> bool:
     return bool(tokens_for(address) or (settings.MODEL_HUB_CA and address.startswith("https://")))
 
 
-def copy_key(pair: str) -> str:
-    """What both ends of one copy sign with; nobody else can make it. Hex."""
-    return hmac.new(settings.SECRET_KEY.encode(), f"model copy {pair}".encode(), hashlib.sha256).hexdigest()
+def _copy_seed() -> str:
+    """What the keys of all copies are made of; it leaves the console for the agent on this machine alone. Hex."""
+    return hmac.new(settings.SECRET_KEY.encode(), b"copies of models", hashlib.sha256).hexdigest()
 
 
 def own_file() -> str:
     """For the agent of this machine, whose folder nobody else may enter."""
-    return json.dumps({"tokens": dict(settings.MODEL_TOKENS), "ca": authorities()})
+    return json.dumps({"tokens": dict(settings.MODEL_TOKENS), "ca": authorities(), "seed": _copy_seed()})
 
 
 def for_attempt(server: Server, attempt: str) -> bytes:
@@ -84,7 +85,7 @@ def for_attempt(server: Server, attempt: str) -> bytes:
 def _content(params: dict[str, Any]) -> dict[str, Any]:
     """Only what this very job needs."""
     if pair := params.get("pair"):
-        return {"tokens": {}, "ca": "", "key": copy_key(str(pair))}
+        return {"tokens": {}, "ca": "", "key": signed_http.key_of(_copy_seed(), str(pair))}
     address = str(params.get("endpoint") or params.get("model") or "")
     return {"tokens": tokens_for(address), "ca": authorities()}
 

@@ -16,7 +16,8 @@ from tests.deployments.agent_bench import AgentServer, ended, events, texts
 from tests.deployments.test_download_jobs import contents, program_pids, told
 from tests.waiting import until
 
-KEY, PAIR = "7c" * 32, "ab" * 16
+SEED, PAIR = "7c" * 32, "ab" * 16
+KEY = signed_http.key_of(SEED, PAIR)
 WITHIN_S = 120
 BIG = random.Random(5).randbytes(30 << 20)
 
@@ -40,9 +41,9 @@ def servers(tmp_path):
         server.close()
 
 
-def give_key(server, key=KEY):
-    """As the console's sealed answer would."""
-    server.config.path.with_name("models.json").write_text(json.dumps({"tokens": {}, "ca": "", "key": key}))
+def give_key(server, seed=SEED):
+    """As the agent on the console's own machine has it."""
+    server.config.path.with_name("models.json").write_text(json.dumps({"tokens": {}, "ca": "", "seed": seed}))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ def asked(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("folder", type=lambda text: Path(tidy(text)))
     parser.add_argument("--look", action="store_true")
     parser.add_argument("--source", required=True)
-    for name in ("endpoint", "model", "revision"):
+    for name in ("endpoint", "model", "revision", "pair"):
         parser.add_argument(f"--{name}", default="")
     for name in ("only", "leave-out"):
         parser.add_argument(f"--{name}", action="append", default=[])

@@ -33,7 +33,7 @@ TRIES_OF_A_PEER = 60  # its job may have to wait for another first
 
 def source_of(config: Config, options: argparse.Namespace) -> Source:
     """Raises BadModel, Stopped."""
-    known = secrets.ask(config) if options.private else Secrets({}, "", "")
+    known = secrets.ask(config, options.pair) if options.private else Secrets({}, "", "")
     web = Web(known.tokens, known.ca)
     makers: dict[str, Callable[[], Source]] = {
         "huggingface": lambda: HuggingFace(web, options.endpoint, options.model, options.revision),

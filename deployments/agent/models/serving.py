@@ -1,6 +1,6 @@
 """Step of the job `model_serve`: hand the files of one folder to the one server that holds this copy's key.
 
-    python -m deployments.agent.models.serving FOLDER PORT
+    python -m deployments.agent.models.serving FOLDER PORT PAIR
 
 It ends when the other side says that it is done, or has not asked for anything for a long while.
 """
@@ -150,12 +150,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-def serve(config: Config, folder: Path, port: int) -> None:
+def serve(config: Config, folder: Path, port: int, pair: str) -> None:
     """Raises BadModel, OSError, Stopped."""
     if not folder.is_dir():
         raise unreadable(folder, FileNotFoundError(2, "No such file or directory"))
     read(folder)  # nothing but a model is handed out
-    found = secrets.ask(config)
+    found = secrets.ask(config, pair)
     with _listening(folder, port, found.key, digests.known(config.state_dir, folder)) as serving:
         size = amount(sum(serving.sizes.values()))
         say(f"在端口 {port} 等待另一台服务器，{size}。", f"Waiting for the other server on port {port}: {size}.")
@@ -198,9 +198,9 @@ def _until_done(serving: Serving) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    folder, port = sys.argv[1:] if argv is None else argv
+    folder, port, pair = sys.argv[1:] if argv is None else argv
     with contextlib.suppress(KeyboardInterrupt):
-        return ending.run(lambda config: serve(config, Path(tidy(folder)), int(port)))
+        return ending.run(lambda config: serve(config, Path(tidy(folder)), int(port), pair))
     return 130
 
 

@@ -11,6 +11,11 @@ import secrets
 HEADER = "X-Signed"
 
 
+def key_of(seed: str, pair: str) -> str:
+    """What both ends of the copy of that number sign with, made of the console's seed. Hex."""
+    return mac(seed, "copy", pair)
+
+
 def mac(key: str, *words: str) -> str:
     """Hex; `key` is hex."""
     return hmac.new(bytes.fromhex(key), "\n".join(words).encode(), hashlib.sha256).hexdigest()
