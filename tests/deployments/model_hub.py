@@ -5,9 +5,12 @@ import hashlib
 import html
 import http.server
 import json
+import ssl
 import threading
 import time
 from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from console import certificates
 
 TOKEN = "hf_Geheim7qWx"
 COMMIT = "5e" * 20
@@ -26,7 +29,7 @@ class Hub:
     | no ranges | elsewhere (redirects to `other`) | circle | wrong (other content of the same size)
     """
 
-    def __init__(self, files, *, token="", other=None, speed=0):
+    def __init__(self, files, *, token="", other=None, speed=0, tls=None):
         self.files, self.token, self.other, self.speed = dict(files), token, other, speed
         self.behave, self.asked, self.broke = {}, [], set()
         self.no_head = False
@@ -34,8 +37,21 @@ class Hub:
         self.told = {}  # {name: changes of its row in the listing}
         self.released, self.reached = threading.Event(), threading.Event()
         self.server = Server(("127.0.0.1", 0), type("Asked", (Asked,), {"hub": self}))
+        if tls:
+            self.ca_pem = self.wrap(tls)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.server.server_port}"
+
+    def wrap(self, folder):
+        """Speak TLS with a certificate of an authority that no system knows; its PEM."""
+        now = certificates.now()
+        ca_key, key = certificates.new_key(), certificates.new_key()
+        ca_pem = certificates.authority(ca_key, "Authority of the hub", now=now)
+        (folder / "hub.pem").write_text(certificates.server(key, ca_pem, ca_key, ["127.0.0.1"], now=now) + key)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "hub.pem")
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
+        return ca_pem
 
     def close(self):
         self.released.set()

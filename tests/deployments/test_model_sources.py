@@ -189,6 +189,17 @@ def test_a_token_lets_in_and_goes_nowhere_else(files, tmp_path):
         other.close()
 
 
+def test_an_authority_of_the_site_is_trusted_when_it_is_named(files, tmp_path):
+    hub = Hub(files, token=TOKEN, tls=tmp_path)
+    try:
+        with pytest.raises(BadModel, match="MODEL_HUB_CA"):
+            HuggingFace(Web({"127.0.0.1": TOKEN}), hub.url, "org/tiny").files()
+        source = HuggingFace(Web({"127.0.0.1": TOKEN}, hub.ca_pem), hub.url, "org/tiny")
+        assert fetched(source, tmp_path / "part") == files
+    finally:
+        hub.close()
+
+
 def test_what_is_not_there_is_told(hub):
     for source in (HuggingFace(Web(), hub.url, "org/none"), HuggingFace(Web(), hub.url, "org/tiny", "v9"),
                    ModelScope(Web(), hub.url, "org/none"), WebFolder(Web(), hub.url + "/other/")):  # fmt: skip
