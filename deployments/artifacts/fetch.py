@@ -24,6 +24,7 @@ TRIES = 5  # in a row without a step forward
 STEP = 1 << 20  # bytes that count as one
 WRONG = 2  # times that a digest may be another before it is the source's fault
 LONGEST_WAIT_S = 60.0
+TICK_S = 2.5
 READ = 1 << 20
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -65,7 +66,8 @@ class Fetch:
 
     def all(self, files: Sequence[File]) -> Manifest:
         """Raises BadModel; what has come stays, and the next try goes on there."""
-        held = self._hold()
+        held, ended = self._hold(), threading.Event()
+        threading.Thread(target=self._tick, args=(ended,), daemon=True).start()
         try:
             with ThreadPoolExecutor(self.at_once) as pool:
                 running = {pool.submit(self._one, file): file for file in files}
@@ -81,7 +83,14 @@ class Fetch:
         except OSError as error:
             raise unwritable(self.part, error) from error
         finally:
+            ended.set()
             os.close(held)
+
+    def _tick(self, ended: threading.Event) -> None:
+        """Count nothing now and then, so that something is told while nothing comes."""
+        while not ended.wait(TICK_S):
+            with self.counting:
+                self._count(0)
 
     def _hold(self) -> int:
         """Raises BadModel where another process writes into the same folder."""

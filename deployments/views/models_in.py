@@ -124,8 +124,11 @@ def model_copy(request: HttpRequest) -> HttpResponse:
         except ConsoleError as error:
             refusal = error
     names = ("from", "path", "server", "target", "address", "port", "ticket")
+    filled = {name.replace("from", "source"): given.get(name, "") for name in names}
+    if "artifact" in given:  # from the page of a model: `server` is where it lies
+        filled |= {"source": filled["server"], "server": ""}
     context = {
-        "given": {name.replace("from", "source"): given.get(name, "") for name in names},
+        "given": filled,
         "servers": _servers(),
         "refusal": refusal,
     }

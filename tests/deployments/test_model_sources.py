@@ -170,6 +170,15 @@ def test_what_is_counted_is_what_there_is(hub, files, tmp_path):
     assert sum(counted) == sum(map(len, files.values()))
 
 
+def test_something_is_told_while_nothing_comes(hub, tmp_path, short_stalls, monkeypatch):
+    monkeypatch.setattr(fetch, "TICK_S", 0.05)
+    hub.behave["model-00001-of-00002.safetensors"] = "hangs"
+    counted = []
+    with pytest.raises(BadModel):
+        fetched(hugging_face(hub), tmp_path / "part", count=counted.append)
+    assert counted.count(0) > 5
+
+
 # ---------- tokens ----------
 
 

@@ -200,6 +200,11 @@ def test_a_copy_is_two_jobs_that_share_a_key(as_operator, server, other):
     assert keys[0] not in json.dumps([serving.params, copying.params])
 
 
+def test_the_page_of_a_model_fills_a_copy_in(as_operator, server):
+    page = text(as_operator.get("/models/copy/?artifact=3&server=kp-01&path=/data/models/tiny"))
+    assert 'name="from" list="servers" value="kp-01"' in page and 'value="/data/models/tiny"' in page
+
+
 def test_two_copies_from_one_server_take_two_ports(server, other, olga):
     wish = model_copies.Wish(server, "/data/models/tiny", other)
     ports = [model_copies.copy(wish, by=olga)[1].params["port"] for _n in range(2)]
