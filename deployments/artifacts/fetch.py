@@ -111,7 +111,7 @@ class Fetch:
     def _one(self, file: File) -> Digested:
         """Raises BadModel, OSError."""
         half = Half(self.part, file)
-        if half.is_whole(file):
+        if self._is_here(file, half):
             self.count(file, int(half.done["size"]))
             return Digested(int(half.done["size"]), str(half.done["sha256"]))
         tries, wrong, furthest = 0, 0, half.size
@@ -132,6 +132,16 @@ class Fetch:
                 print(f"{file.name[:200]}: {error}; {tries}/{TRIES}", flush=True)
                 if self.stopped.wait(_wait(error.after_s, tries)):
                     raise Stopped from error
+
+    def _is_here(self, file: File, half: Half) -> bool:
+        """Whether an earlier try has brought it, and the source still has the same."""
+        if not half.is_whole(file):
+            return False
+        try:
+            wanted, has = self.source.sha256(file), str(half.done["sha256"])
+            return wanted in ("", has)
+        except Broken:
+            return False
 
     def _go_on(self, file: File, half: Half) -> Digested:
         """Fetch what is missing, then judge the whole. Raises Broken, WrongContent, BadModel, OSError."""
@@ -155,7 +165,7 @@ class Fetch:
     def _receive(self, file: File, half: Half, stream: Stream) -> Digested:
         if None not in (file.size, stream.total) and file.size != stream.total:
             raise Broken(f"{stream.total:,} bytes are offered, and {file.size:,} are listed")
-        is_rest = stream.begins and stream.begins == half.size and (stream.tag == half.tag or file.mark)
+        is_rest = stream.begins and stream.begins == half.size and (stream.tag == half.tag or file.digest)
         if stream.begins and not is_rest:
             half.drop()
             raise Broken("it has changed since the part that lies here")

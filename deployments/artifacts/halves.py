@@ -25,6 +25,8 @@ class Half:
         self.tag = note["tag"] if note.get("mark") == file.mark and isinstance(note.get("tag"), str) else ""
         self.mark = file.mark
         self.done = note if note.get("done") is True else {}
+        if note and not self.done and note.get("mark") != file.mark:
+            self.drop()  # half of another state
 
     @property
     def size(self) -> int:

@@ -163,6 +163,17 @@ def test_a_whole_file_of_another_state_is_fetched_again(hub, files, tmp_path):
     assert fetched(hugging_face(hub), tmp_path / "part") == hub.files
 
 
+def test_a_file_without_digest_that_has_changed_is_fetched_again(hub, tmp_path):
+    fetched(web_folder(hub), tmp_path / "part")
+    hub.files["model-00001-of-00002.safetensors"] = bytes(reversed(BIG))
+    assert fetched(web_folder(hub), tmp_path / "part") == hub.files
+    folder = models_on_disk.model(tmp_path / "shared")
+    fetched(SharedPath(folder), tmp_path / "copy")
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(text.replace("qwen2", "qwen3"))
+    assert fetched(SharedPath(folder), tmp_path / "copy")["config.json"] == text.replace("qwen2", "qwen3").encode()
+
+
 def test_what_is_counted_is_what_there_is(hub, files, tmp_path):
     hub.behave["model-00001-of-00002.safetensors"] = "breaks"
     counted = []

@@ -57,7 +57,7 @@ def tell(options: argparse.Namespace, source: Source, chosen: Chosen) -> None:
         _item("revision", Finding("ok", source.revision))
     _item("files", Finding("ok", str(len(chosen.files))))
     _item("bytes", _bytes(chosen))
-    told = sum(bool(file.mark) for file in chosen.files)
+    told = sum(bool(file.digest) for file in chosen.files)
     _item("checked", Finding("ok" if told else "warning", str(told), str(len(chosen.files)), _unchecked(told, chosen)))
     for why in WHY:
         names = [name for name, reason in chosen.left if reason == why]

@@ -22,18 +22,24 @@ class OutOfRange(Broken):
 @dataclass(frozen=True)
 class File:
     """One file as its source lists it. `size` is None and `sha256` '' where it tells none; `git` is the SHA-1 that git
-    makes of it."""
+    makes of it, `tag` what tells this state of it from a later one."""
 
     name: str
     size: int | None
     url: str = ""
     sha256: str = ""
     git: str = ""
+    tag: str = ""
+
+    @property
+    def digest(self) -> str:
+        """What names its content, '' where nothing does."""
+        return self.sha256 or self.git
 
     @property
     def mark(self) -> str:
-        """What names its content, '' where nothing does."""
-        return self.sha256 or self.git
+        """What is noted of a file that has come, so that another state of it is noticed."""
+        return self.digest or self.tag
 
 
 class Stream(Protocol):

@@ -23,10 +23,15 @@ class SharedPath:
         self.folder, self.said = folder, str(folder)
 
     def files(self) -> list[File]:
-        found = files_of(self.folder)
-        for one in found:
-            self._check(self.folder / one.name)
-        return [File(one.name, one.size, str(self.folder / one.name)) for one in found]
+        return [self._file(one.name, one.size) for one in files_of(self.folder)]
+
+    def _file(self, name: str, size: int) -> File:
+        path = self.folder / name
+        self._check(path)
+        try:
+            return File(name, size, str(path), tag=tag_of(path.stat()))
+        except OSError as error:
+            raise unreadable(path, error) from error
 
     def _check(self, path: Path) -> None:
         """Raises BadModel where it is another place's file."""
@@ -55,6 +60,11 @@ class SharedPath:
             raise unreadable(Path(file.url), error) from error
 
 
+def tag_of(info: os.stat_result) -> str:
+    """What tells one state of a file from a later one."""
+    return f"{info.st_mtime_ns}-{info.st_ino}"
+
+
 class OpenFile:
     """The Stream of a file on this machine."""
 
@@ -70,7 +80,7 @@ class OpenFile:
         if not stat.S_ISREG(info.st_mode):
             os.close(self.file)
             raise unreadable(path, OSError(0, "not a regular file"))
-        self.tag, self.total = f"{info.st_mtime_ns}-{info.st_ino}", info.st_size
+        self.tag, self.total = tag_of(info), info.st_size
         self.begins = begin if tag == self.tag and begin <= info.st_size else 0
         os.lseek(self.file, self.begins, os.SEEK_SET)
 

@@ -138,7 +138,7 @@ class WebFolder:
         try:
             if answer.header("Content-Type").startswith("text/html") and not name.endswith((".html", ".htm")):
                 raise not_it(url, "text/html")
-            return File(name, answer.total, url, sha256=self.sums.get(name, ""))
+            return File(name, answer.total, url, sha256=self.sums.get(name, ""), tag=answer.tag)
         finally:
             answer.close()
 
