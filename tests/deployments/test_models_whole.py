@@ -43,7 +43,7 @@ class Script:
             return found if found["state"] in ("succeeded", "failed", "lost", "cancelled") else None
 
         found = until(state, WITHIN_S, 0.1)
-        assert found["state"] == "succeeded", found
+        assert found["state"] == "succeeded", found["reason"]
         return found
 
     def downloaded(self, **wish):
