@@ -14,7 +14,7 @@ from pathlib import Path
 
 from deployments import locks
 from deployments.artifacts import BadModel
-from deployments.artifacts.digests import Digested, Manifest
+from deployments.artifacts.digests import Digested, Manifest, of_file
 from deployments.artifacts.halves import Half
 from deployments.artifacts.sources import Broken, File, OutOfRange, Source, Stream
 from deployments.artifacts.sources.names import OWN
@@ -137,6 +137,8 @@ class Fetch:
         """Whether an earlier try has brought it, and the source still has the same."""
         if not half.is_whole(file):
             return False
+        if not half.is_on_disk and of_file(half.final).sha256 != half.done["sha256"]:
+            return False
         try:
             wanted, has = self.source.sha256(file), str(half.done["sha256"])
             return wanted in ("", has)
@@ -240,7 +242,7 @@ class Hasher:
         self.sha256, self.git = hashlib.sha256(), None
         if file.git and file.size is not None:
             self.git = hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
-        self.given: queue.Queue[bytes] = queue.Queue(8)
+        self.given: queue.Queue[bytes] = queue.Queue(4)
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 

@@ -4,9 +4,9 @@ Whoever is cut off, by SIGKILL for one, finds here how far each file has come an
 its own name; a half one only a number, so that nothing half is ever taken for a model's.
 """
 
+import functools
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,17 @@ class Half:
         self.tag = note["tag"] if note.get("mark") == file.mark and isinstance(note.get("tag"), str) else ""
         self.mark = file.mark
         self.done = note if note.get("done") is True else {}
-        if note and not self.done and note.get("mark") != file.mark:
-            self.drop()  # half of another state
+        if note and not self.done and not self._is_of_use(note, file):
+            self.drop()
+
+    def _is_of_use(self, note: dict[str, Any], file: File) -> bool:
+        """Not half of another state; nor what a power cut may have left holes in, where no digest would tell."""
+        return note.get("mark") == file.mark and (note.get("boot") == boot() or bool(file.digest))
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether a whole file has seen no restart since: it is only put on the disk when all of them are there."""
+        return self.done.get("boot") == boot()
 
     @property
     def size(self) -> int:
@@ -48,7 +57,7 @@ class Half:
         """Note what the bytes to come are of. Raises OSError."""
         if tag != self.tag or not self.note_path.exists():
             self.tag = tag
-            self._note({"tag": tag, "mark": self.mark})
+            self._note({"tag": tag, "mark": self.mark, "boot": boot()})
 
     def drop(self) -> None:
         self.data.unlink(missing_ok=True)
@@ -58,16 +67,25 @@ class Half:
     def finish(self, size: int, sha256: str) -> None:
         """Give the file its name. Raises OSError."""
         self.final.parent.mkdir(parents=True, exist_ok=True)
-        with self.data.open("rb") as file:
-            os.fsync(file.fileno())
         self.data.replace(self.final)
-        self.done = {"done": True, "tag": self.tag, "mark": self.mark, "size": size, "sha256": sha256}
+        self.done = {
+            "done": True, "tag": self.tag, "mark": self.mark, "size": size, "sha256": sha256, "boot": boot(),
+        }  # fmt: skip
         self._note(self.done)
 
     def _note(self, data: dict[str, Any]) -> None:
         new = self.note_path.with_suffix(".new")
         new.write_text(json.dumps(data))
         new.replace(self.note_path)
+
+
+@functools.cache
+def boot() -> str:
+    """Differs after a restart of the machine; '' where it does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _read(path: Path) -> dict[str, Any]:

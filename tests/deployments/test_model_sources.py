@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from deployments.artifacts import BadModel, fetch
+from deployments.artifacts import BadModel, fetch, halves
 from deployments.artifacts.sources import Broken, File, names
 from deployments.artifacts.sources.hubs import HuggingFace, ModelScope
 from deployments.artifacts.sources.shared_path import SharedPath
@@ -172,6 +172,16 @@ def test_a_file_without_digest_that_has_changed_is_fetched_again(hub, tmp_path):
     text = (folder / "config.json").read_text()
     (folder / "config.json").write_text(text.replace("qwen2", "qwen3"))
     assert fetched(SharedPath(folder), tmp_path / "copy")["config.json"] == text.replace("qwen2", "qwen3").encode()
+
+
+def test_after_a_restart_of_the_machine_whole_files_are_read_again(hub, files, tmp_path, monkeypatch):
+    part, name = tmp_path / "part", "model-00001-of-00002.safetensors"
+    fetched(hugging_face(hub), part)
+    (part / name).write_bytes(bytes(len(BIG)))  # as a power cut may leave it
+    monkeypatch.setattr(halves, "boot", lambda: "another")
+    hub.asked.clear()
+    assert fetched(hugging_face(hub), part) == files
+    assert hub.ranges(name) == [""] and not hub.ranges("config.json")
 
 
 def test_what_is_counted_is_what_there_is(hub, files, tmp_path):

@@ -13,7 +13,7 @@ from deployments.artifacts.sources.hubs import SHA256, hex_of, size_of
 from deployments.artifacts.sources.shared_path import OpenFile
 from deployments.steps import Text
 
-PIECE = 1 << 19
+PIECE = 2 << 20
 MAX_LIST = 8 << 20
 ID = re.compile(r"[0-9a-f]{16}")
 

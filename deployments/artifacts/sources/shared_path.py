@@ -10,7 +10,7 @@ from deployments.artifacts.files import files_of
 from deployments.artifacts.sources import Broken, File, Stream
 from deployments.steps import Text
 
-PIECE = 1 << 20
+PIECE = 2 << 20
 SMALL = 64 << 20  # bytes
 
 

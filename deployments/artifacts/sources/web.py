@@ -22,7 +22,7 @@ from deployments.artifacts.sources import Broken, OutOfRange
 from deployments.stacks import indexes
 from deployments.steps import Text
 
-PIECE = 1 << 19
+PIECE = 2 << 20  # large ones, so that reader and digest seldom wait for each other
 SLOWEST = 512  # bytes a second, over the time of a stall
 MOST_REDIRECTS = 8
 MOST_ANSWER = 32 << 20  # of a listing
