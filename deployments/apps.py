@@ -5,5 +5,6 @@ class DeploymentsConfig(AppConfig):
     name = "deployments"
 
     def ready(self) -> None:
-        # They say how their kinds are filled in, and when a wave of a campaign may begin: in every process.
-        from deployments.services import campaigns, installs, resets  # noqa: F401
+        # They say how their kinds are filled in, when a wave of a campaign may begin, and take what jobs tell: in every
+        # process.
+        from deployments.services import artifacts, campaigns, installs, resets  # noqa: F401

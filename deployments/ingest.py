@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from console import untrusted
 from deployments.models import Attempt, Job, JobState, LogChunk, Server, Step
-from deployments.services import host_changes
+from deployments.services import host_changes, told
 
 log = logging.getLogger(__name__)
 
@@ -242,6 +242,12 @@ def _item(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> N
     )
 
 
+def _told(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
+    what, data = event.get("told"), event.get("data")
+    if isinstance(what, str) and isinstance(data, dict):
+        told.hand_over(attempt, what, data)
+
+
 def _cancelling(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
     rung = event.get("rung")
     attempt.rung = rung if rung in ("interrupt", "terminate", "kill") else ""
@@ -283,6 +289,7 @@ FOLDS = {
     "step": _step,
     "step_end": _step_end,
     "item": _item,
+    "told": _told,
     "cancelling": _cancelling,
     "waiting_reboot": _waiting_reboot,
     "rebooted": _rebooted,

@@ -106,6 +106,8 @@ TYPE_NAMES: dict[str, type | tuple[type, ...]] = {
     "number": (int, float),
     "flag": bool,
     "choice": str,
+    "artifact": str,
+    "new_folder": str,
     "npus": list,
     "texts": list,
 }
@@ -115,6 +117,8 @@ TYPE_WORDS = {
     "number": Text("数", "a number"),
     "flag": Text("true 或 false", "true or false"),
     "choice": Text("一段文字", "a text"),
+    "artifact": Text("模型的路径", "the path of a model"),
+    "new_folder": Text("新目录的路径", "the path of a new folder"),
     "npus": Text("bus id 列表", "a list of bus ids"),
     "texts": Text("文字列表", "a list of texts"),
 }

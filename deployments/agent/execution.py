@@ -159,7 +159,7 @@ class StepRun:
             if isinstance(item, str):
                 self.writer.say(f"无法识别的检查项 Not an item: {item}")
             else:
-                self.writer.event("item", **item)
+                self.writer.event("told" if "told" in item else "item", **item)
 
     def _climb(self) -> None:
         """Begin the ladder when the step is cancelled or late, and take its next rung when that is due."""

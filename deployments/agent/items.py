@@ -1,4 +1,5 @@
-"""Follows the file in which a step's program reports its items, and makes event fields of each line.
+"""Follows the file in which a step's program reports, and makes event fields of each line: items of a report, and
+what it tells the console (artifacts/tell.py).
 
 The program is not trusted: only the fields of an item are taken, each within its size.
 """
@@ -12,6 +13,7 @@ from typing import Any
 VERDICTS = ("ok", "warning", "failed", "unknown")
 MAX_WORDS = 2000
 MAX_LINE = 32 * 1024
+MAX_TOLD = 30_000  # as an event it is a little longer, and an event is one record
 
 
 class ItemReader:
@@ -56,12 +58,20 @@ class ItemReader:
 
 
 def item(line: bytes) -> dict[str, Any] | str:
-    """The fields of an `item` event, or the line's text where it is none."""
+    """The fields of an `item` event, those of a `told` one, or the line's text where it is neither."""
     text = line[:MAX_LINE].decode(errors="replace")
     try:
-        data = json.loads(text)
+        # What is no character, a lone surrogate, cannot be written into a record.
+        data = json.loads(json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace"))
     except (ValueError, RecursionError):
         return text
+    if (
+        len(line) <= MAX_TOLD
+        and isinstance(data, dict)
+        and isinstance(data.get("told"), str)
+        and isinstance(data.get("data"), dict)
+    ):
+        return {"told": data["told"][:40], "data": data["data"]}
     if not isinstance(data, dict) or not isinstance(data.get("key"), str):
         return text
     verdict = data.get("verdict")
@@ -74,6 +84,10 @@ def item(line: bytes) -> dict[str, Any] | str:
         "remedy": _pair(data.get("remedy")),
         "job": _job(data.get("job")),
     }
+
+
+def _is_told(data: Any) -> bool:
+    return isinstance(data, dict) and isinstance(data.get("told"), str) and isinstance(data.get("data"), dict)
 
 
 def _words(value: Any) -> str | None:

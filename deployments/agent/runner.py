@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from deployments import locks
-from deployments.agent import ROOT, as_root, devices, processes, reboots, spool
+from deployments.agent import ROOT, as_root, devices, processes, reboots, spool, stack_root
 from deployments.agent.config import Config, load
 from deployments.agent.environment import passed_on
 from deployments.agent.execution import Outcome, StepRun
@@ -372,6 +372,8 @@ def environment(attempt: Attempt, step: Step, items: Path) -> dict[str, str]:
     if step.argv and step.argv[0] in (PYTHON, sys.executable):
         env["PYTHONPATH"] = str(ROOT)
         env["ASCEND_CONFIG"] = str(attempt.config.path)
+        env["ASCEND_STATE"] = str(attempt.config.state_dir)
+        env["ASCEND_STACKS"] = stack_root.of(attempt.config)
     env |= attempt.config.env
     env |= step.env
     env["ASCEND_ITEMS"] = str(items)

@@ -1,7 +1,8 @@
 """What an operator changes: servers and their NPUs, joining, jobs with their attempts, steps and logs, batches,
-campaigns, orders to agents, keys that change, packages of the vendor."""
+campaigns, orders to agents, keys that change, packages of the vendor, models."""
 
 from deployments.models.approval import Approval, Decision
+from deployments.models.artifact import Artifact, ArtifactPlace, Via
 from deployments.models.batch import Batch, BatchState
 from deployments.models.campaign import Campaign, CampaignPlan, CampaignServer, CampaignState
 from deployments.models.enrolment import Enrolment
@@ -15,6 +16,8 @@ from deployments.models.rotation import Phase, Rotation
 
 __all__ = [
     "Approval",
+    "Artifact",
+    "ArtifactPlace",
     "Attempt",
     "Batch",
     "BatchState",
@@ -40,4 +43,5 @@ __all__ = [
     "ServerChange",
     "Step",
     "VendorPackage",
+    "Via",
 ]
