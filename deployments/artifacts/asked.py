@@ -19,7 +19,7 @@ DESCRIPTION = "quant_model_description.json"
 FOLDER = "answers"  # of the attempt, for what its steps leave one another
 
 
-class CannotAnswer(Exception):  # noqa: N818
+class CannotAnswer(Exception):
     """A model could not be asked; `text` says why and what to do."""
 
     def __init__(self, text: Text) -> None:

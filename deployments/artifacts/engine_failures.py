@@ -17,8 +17,8 @@ MEANS: tuple[tuple[str, Text], ...] = (
     (
         r"Unknown quantization method: ascend|argument --quantization/-q: invalid choice: 'ascend'",
         Text(
-            "这个 vLLM 不认识 ascend 量化：没有装 vLLM-Ascend，或版本太旧。请安装带 vLLM-Ascend 的栈；没有 NPU 的服务器请选"
-            "“参考”引擎。",
+            "这个 vLLM 不认识 ascend 量化：没有装 vLLM-Ascend，或版本太旧。请安装带 vLLM-Ascend 的栈；"
+            "没有 NPU 的服务器请选“参考”引擎。",
             "This vLLM does not know the quantization ascend: vLLM-Ascend is missing or too old. Install a stack with "
             "vLLM-Ascend; on a server without NPUs choose the engine “reference”.",
         ),
@@ -48,9 +48,11 @@ MEANS: tuple[tuple[str, Text], ...] = (
         ),
     ),
     (
-        r"trust_remote_code=True`?( |\.|$)|contains custom code which must be executed|Could not locate (the )?configuration_\w+\.py",
+        r"trust_remote_code=True`?( |\.|$)|contains custom code which must be executed|"
+        r"Could not locate (the )?configuration_\w+\.py",
         Text(
-            "这个模型需要执行它自带的代码，或这些文件没有一起复制。请检查模型目录，信任它之后勾选“执行模型自带的代码”。",
+            "这个模型需要执行它自带的代码，或这些文件没有一起复制。"
+            "请检查模型目录，信任它之后勾选“执行模型自带的代码”。",
             "This model needs the code that comes with it to be run, or those files were not copied. Check the "
             "model's folder, then tick “run the model's own code” if you trust it.",
         ),
@@ -66,7 +68,8 @@ MEANS: tuple[tuple[str, Text], ...] = (
         r"must be divisible by tensor parallel size",
         Text(
             "注意力头数不能被 NPU 的数目整除。请选 1、2、4 或 8 个 NPU，再重试。",
-            "The number of attention heads cannot be divided by that of NPUs. Choose 1, 2, 4 or 8 NPUs, then try again.",
+            "The number of attention heads cannot be divided by that of NPUs. Choose 1, 2, 4 or 8 NPUs, then try "
+            "again.",
         ),
     ),
     (

@@ -30,7 +30,7 @@ FINE_RUNS = frozenset(" \t\n-=_*#.~·─━")  # rules, indents and rows of dots
 
 
 def signs(text: str, lang: str, tokens: Sequence[str] = (), logprobs: Sequence[float | None] = ()) -> list[str]:
-    """The signs of SIGNS that an answer shows, in their order; [] for a healthy one. `lang` is what `expected` gives."""
+    """The signs of SIGNS that an answer shows, in their order; [] for a healthy one. `lang` is that of `expected`."""
     found = set()
     if any(one is not None and math.isnan(one) for one in logprobs):
         found.add("nan")

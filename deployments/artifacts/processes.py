@@ -14,7 +14,7 @@ ENDS_S = 3.0  # vLLM ends so fast after SIGTERM; the job's ladder waits 5 s betw
 KEPT = 200  # lines
 
 
-class Stopped(Exception):  # noqa: N818 - it is no error
+class Stopped(Exception):
     """The step is to end: it was cancelled, or its time is over."""
 
 

@@ -22,7 +22,12 @@ def answer_all(ask: Ask, role: str, prompts: Sequence[Prompt], out: Path) -> Non
     }  # fmt: skip
     path = out.with_suffix(".ask.json")
     path.write_text(json.dumps(wanted, ensure_ascii=False), encoding="utf-8")
-    env = {**environment(), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {
+        **environment(),
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     with running([str(ask.tools_python), str(INSIDE), str(path)], env) as program:
         code = program.process.wait()
         if code:

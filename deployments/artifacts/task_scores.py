@@ -43,7 +43,13 @@ def run(ask: Ask, role: str, port: int, key: str, folder: Path) -> None:
     own = folder / f"{role}-task"
     argv = arguments(ask, role, port, own)
     print(" ".join(argv), flush=True)
-    env = {**environment(), "OPENAI_API_KEY": key, "EVALSCOPE_API_KEY": key, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+    env = {
+        **environment(),
+        "OPENAI_API_KEY": key,
+        "EVALSCOPE_API_KEY": key,
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
+    }
     del env["HF_HUB_OFFLINE"], env["TRANSFORMERS_OFFLINE"]  # a task's questions may come from the operator's mirror
     with running(with_env([str(ask.activate)], argv), env) as program:
         code = program.process.wait()

@@ -33,7 +33,9 @@ BOTH_GARBLED = Text(
     "To some prompts both models gave answers that are garbled in the same way, as a sample model with random weights "
     "does; they do not count against the child.",
 )
-NO_LOGPROBS = Text("引擎没有给出对数概率，因此没有困惑度。", "The engine gave no log probabilities, so there is no perplexity.")
+NO_LOGPROBS = Text(
+    "引擎没有给出对数概率，因此没有困惑度。", "The engine gave no log probabilities, so there is no perplexity."
+)
 
 
 def pairs(ask: Ask, folder: Path) -> tuple[str, list[Text], list[Pair]]:

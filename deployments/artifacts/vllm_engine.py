@@ -1,6 +1,7 @@
 """vLLM of the stack in use as the engine of an evaluation: one server on loopback, asked one prompt after the other."""
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -91,7 +92,10 @@ class Refused(CannotAnswer):
 
     def __init__(self, code: int, words: str) -> None:
         super().__init__(
-            Text(f"引擎拒绝了请求（HTTP {code}）：{words[:300]}", f"The engine refused a request (HTTP {code}): {words[:300]}")
+            Text(
+                f"引擎拒绝了请求（HTTP {code}）：{words[:300]}",
+                f"The engine refused a request (HTTP {code}): {words[:300]}",
+            )
         )
         self.is_nan = "not JSON compliant" in words or "nan" in words.lower().split()
         self.is_too_long = "maximum context length" in words or "longer than the maximum" in words
@@ -144,19 +148,26 @@ def _await(server: Server, within_s: float) -> None:
 def answer(server: Server, prompt: str, reference: str, max_tokens: int) -> Answer:
     """What the model says, and how probable it holds prompt and reference. Raises CannotAnswer."""
     try:
-        choice = server.complete(prompt=prompt, max_tokens=max_tokens, logprobs=0)
+        choice = server.complete(prompt=prompt, max_tokens=max_tokens, logprobs=0, return_token_ids=True)
     except Refused as error:
         if error.is_nan:
             return Answer("", logprobs=(math.nan,), scored=None)
         raise
     told = choice.get("logprobs") or {}
     tokens, logprobs = told.get("tokens"), told.get("token_logprobs")
+    ids = choice.get("token_ids")
     return Answer(
         str(choice.get("text", "")),
-        tuple(map(str, tokens)) if isinstance(tokens, list) else (),
+        _named(tokens, ids if isinstance(ids, list) else []) if isinstance(tokens, list) else (),
         tuple(_number(one) for one in logprobs) if isinstance(logprobs, list) else (),
         _scored(server, prompt + reference),
     )
+
+
+def _named(tokens: list[Any], ids: list[Any]) -> tuple[str, ...]:
+    """Texts; the number of a token that is a part of a character, which all look the same."""
+    pairs = itertools.zip_longest(tokens, ids[: len(tokens)])
+    return tuple(f"<{token_id}>" if "\ufffd" in str(text) else str(text) for text, token_id in pairs)
 
 
 def _scored(server: Server, text: str) -> tuple[float, int] | None:

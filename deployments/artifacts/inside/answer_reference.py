@@ -10,13 +10,14 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import dequantized
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 
-def loaded(folder, remote_code):
+def loaded(folder: str, remote_code: bool) -> tuple[Any, list[tuple[str, str]]]:
     """(model, notes)."""
     if not (Path(folder) / dequantized.DESCRIPTION).is_file():
         model = AutoModelForCausalLM.from_pretrained(
@@ -28,7 +29,7 @@ def loaded(folder, remote_code):
     return model.eval(), dequantized.fill(model, folder)
 
 
-def answer(model, tokenizer, prompt, ask):
+def answer(model: Any, tokenizer: Any, prompt: dict[str, str], ask: dict[str, Any]) -> dict[str, Any]:
     ids = tokenizer(prompt["prompt"], return_tensors="pt")["input_ids"][:, : ask["max_length"] - ask["max_tokens"]]
     ends = tokenizer.eos_token_id
     made = model.generate(
@@ -37,14 +38,22 @@ def answer(model, tokenizer, prompt, ask):
         temperature=None, top_p=None, top_k=None, repetition_penalty=1.0,
     )  # fmt: skip
     new = made.sequences[0, ids.shape[1] :]
-    logprobs = [float(torch.log_softmax(row[0].float(), -1)[token]) for row, token in zip(made.logits, new, strict=True)]
-    tokens = [tokenizer.decode([token]) for token in new]
+    logprobs = [
+        float(torch.log_softmax(row[0].float(), -1)[token]) for row, token in zip(made.logits, new, strict=True)
+    ]
+    tokens = [named(tokenizer, int(token)) for token in new]
     text = tokenizer.decode(new, skip_special_tokens=True)
     return {"id": prompt["id"], "text": text, "tokens": tokens, "logprobs": logprobs,
             "scored": scored(model, tokenizer, prompt["prompt"] + prompt["reference"], ask["max_length"])}  # fmt: skip
 
 
-def scored(model, tokenizer, text, length):
+def named(tokenizer: Any, token: int) -> str:
+    """Its text; its number where it is a part of a character, which all look the same."""
+    text = str(tokenizer.decode([token]))
+    return f"<{token}>" if "\ufffd" in text else text
+
+
+def scored(model: Any, tokenizer: Any, text: str, length: int) -> list[float] | None:
     """[sum of the log probabilities, count] of all tokens behind the first; None for a text of one."""
     ids = tokenizer(text, return_tensors="pt")["input_ids"][:, :length]
     if ids.shape[1] < 2:
@@ -54,7 +63,7 @@ def scored(model, tokenizer, text, length):
     return [float(found.sum()), found.numel()]
 
 
-def main(path):
+def main(path: str) -> int:
     ask = json.loads(Path(path).read_text(encoding="utf-8"))
     with Path(ask["out"]).open("w", encoding="utf-8", buffering=1) as out:
         try:

@@ -5,6 +5,7 @@ ours.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -20,11 +21,11 @@ class Cannot(Exception):
     """(zh, en) in its arguments: this engine cannot compute with such weights."""
 
 
-class QuantizedLinear(nn.Module):
+class QuantizedLinear(nn.Module):  # type: ignore[misc]  # torch is in the tools' environment only
     """A linear layer of the child. `scale`, `offset` of the input are None where each token is rounded by its own
     greatest value (`dynamic`), or none is."""
 
-    def __init__(self, weight, bias, scale=None, offset=None, dynamic=False):
+    def __init__(self, weight: Any, bias: Any, scale: Any = None, offset: Any = None, dynamic: bool = False) -> None:
         super().__init__()
         self.register_buffer("weight", weight)
         self.register_buffer("bias", bias)
@@ -32,7 +33,7 @@ class QuantizedLinear(nn.Module):
         self.register_buffer("offset", offset)
         self.dynamic = dynamic
 
-    def forward(self, x):
+    def forward(self, x: Any) -> Any:
         if self.dynamic:
             scale = x.abs().amax(dim=-1, keepdim=True).clamp(min=1e-8) / 127
             x = torch.clamp(torch.round(x / scale), -128, 127) * scale
@@ -42,7 +43,7 @@ class QuantizedLinear(nn.Module):
         return nn.functional.linear(x, self.weight, self.bias)
 
 
-def types(folder):
+def types(folder: str) -> dict[str, str]:
     """Tensor -> type of the description. Raises Cannot."""
     found = json.loads((Path(folder) / DESCRIPTION).read_text(encoding="utf-8"))
     rows = {name: kind for name, kind in found.items() if isinstance(kind, str) and "." in name}
@@ -57,16 +58,16 @@ def types(folder):
     return rows
 
 
-def tensors(folder):
+def tensors(folder: str) -> dict[str, Any]:
     """Name -> tensor of every .safetensors file."""
-    found = {}
+    found: dict[str, Any] = {}
     for path in sorted(Path(folder).glob("*.safetensors")):
         with safe_open(path, framework="pt") as file:
             found.update({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118 - it is no dict
     return found
 
 
-def fill(model, folder):
+def fill(model: Any, folder: str) -> list[tuple[str, str]]:
     """Put the child's weights into a model of its architecture. Gives notes, (zh, en) each. Raises Cannot."""
     kinds, left = types(folder), tensors(folder)
     counted = dict.fromkeys((*STATIC, *DYNAMIC, *WEIGHTS), 0)
@@ -81,7 +82,7 @@ def fill(model, folder):
     return notes(counted)
 
 
-def _layer(at, kind, parts):
+def _layer(at: str, kind: str, parts: dict[str, Any]) -> QuantizedLinear:
     try:
         weight = parts["weight"].float()
         if kind in STATIC:
@@ -100,14 +101,14 @@ def _layer(at, kind, parts):
         ) from error
 
 
-def floats(deq_scale):
+def floats(deq_scale: Any) -> Any:
     """As float32; for models that are not bfloat16 the tool writes the bits of each float32 as an int64."""
     if deq_scale.dtype == torch.int64:
         return deq_scale.to(torch.int32).view(torch.float32)
     return deq_scale.float()
 
 
-def in_groups(weight, scale, offset):
+def in_groups(weight: Any, scale: Any, offset: Any) -> Any:
     """(int8 - offset) * scale, with one scale for each row or for each group of columns."""
     if scale.dim() == 1:
         scale, offset = scale.unsqueeze(-1), offset.unsqueeze(-1)
@@ -117,7 +118,7 @@ def in_groups(weight, scale, offset):
     return (weight - offset) * scale
 
 
-def _replace(model, at, layer):
+def _replace(model: Any, at: str, layer: Any) -> None:
     parent, _dot, own = at.rpartition(".")
     try:
         setattr(model.get_submodule(parent), own, layer)
@@ -128,7 +129,7 @@ def _replace(model, at, layer):
         ) from error
 
 
-def _load_floats(model, left):
+def _load_floats(model: Any, left: dict[str, Any]) -> None:
     wanted = {name for name, _one in model.named_parameters()}
     missing, strange = model.load_state_dict({n: t.float() for n, t in left.items()}, strict=False)
     tied = {"lm_head.weight"} if getattr(model.config, "tie_word_embeddings", False) else set()
@@ -144,7 +145,7 @@ def _load_floats(model, left):
         model.tie_weights()
 
 
-def notes(counted):
+def notes(counted: dict[str, int]) -> list[tuple[str, str]]:
     layers = {kind: n for kind, n in counted.items() if n}
     words = ", ".join(f"{kind} × {n}" for kind, n in layers.items())
     zh, en = f"子模型的量化层：{words}。", f"Quantized layers of the child: {words}."
