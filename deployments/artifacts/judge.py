@@ -183,9 +183,7 @@ def faults(measured: Measured, budget: Budget) -> list[Text]:
     if measured.garbled:
         count = measured.garbled
         found.append(
-            Text(
-                f"{count} 条回答是乱码，而父模型的不是", f"{count} answers are garbled, and those of the parent are not"
-            )
+            Text(f"{count} 条回答是乱码，而父模型的不是", f"answers garbled where the parent's are not: {count}")
         )
     change, loss = measured.perplexity_change_pct, measured.score_loss_pct
     if change is not None and change > budget.worse_pct:

@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 import socket
+import subprocess
 import time
 import urllib.error
 import urllib.request
@@ -26,6 +27,7 @@ NAME = "evaluated"
 POLL_S = 0.25
 TELL_S = 5.0
 ANSWER_S = 300.0
+ENDS_S = 2.0  # between the end of its connections and its own
 MOST_RESPONSE = 32 * 1024 * 1024
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # loopback: past every proxy
 
@@ -78,13 +80,19 @@ class Server:
         except urllib.error.HTTPError as error:
             raise Refused(error.code, error.read(4000).decode(errors="replace")) from error
         except (OSError, ValueError) as error:
-            code = self.program.process.poll()
-            raise CannotAnswer(ended_early(code, self.program.output) if code is not None else _silent()) from error
+            raise CannotAnswer(self._why()) from error
         choices = found.get("choices") if isinstance(found, dict) else None
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
             raise CannotAnswer(_strange())
         choice: dict[str, Any] = choices[0]
         return choice
+
+    def _why(self) -> Text:
+        """Why there was no answer: it has ended, or will in a moment where the connection broke, or it is silent."""
+        try:
+            return ended_early(self.program.process.wait(ENDS_S), self.program.output)
+        except subprocess.TimeoutExpired:
+            return _silent()
 
 
 class Refused(CannotAnswer):

@@ -44,7 +44,7 @@ def test_perplexity_is_that_of_all_tokens_together():
     assert measured.parent_perplexity == pytest.approx(math.exp(2.5))
     assert measured.child_perplexity == pytest.approx(math.exp(101 / 40))
     assert measured.perplexity_change_pct == pytest.approx(100 * (math.exp(0.025) - 1))
-    assert judge.perplexity([(-math.inf, 4)]) <= judge.MOST_PERPLEXITY * 1e32 and judge.perplexity([]) is None
+    assert judge.perplexity([(-math.inf, 4)]) == judge.MOST_PERPLEXITY and judge.perplexity([]) is None
 
 
 @pytest.mark.parametrize("worse, passes", [(1.9, True), (2.0, True), (2.1, False), (-30.0, True)])
@@ -67,7 +67,10 @@ def test_the_score_of_a_task_counts_like_perplexity():
 def test_garble_fails_only_where_the_parent_is_fine():
     healthy, marks = said("blue and wide"), Answer("!!!!!!!!!!!!!!!!")
     broken = measure([compare(PROMPT, healthy, marks)])
-    assert broken.garbled == 1 and "1 answers are garbled" in judge.faults(broken, Budget(agreement_pct=0))[0].en
+    assert (
+        broken.garbled == 1
+        and "answers garbled where the parent's are not: 1" in judge.faults(broken, Budget(agreement_pct=0))[0].en
+    )
     both = measure([compare(PROMPT, marks, marks)])
     assert (both.garbled, both.both_garbled) == (0, 1) and judge.faults(both, Budget()) == []
     lost = measure([compare(PROMPT, said("a", scored=(-2.0, 2)), said("a", scored=(math.nan, 2)))])
@@ -82,10 +85,13 @@ def test_nothing_measured_is_no_pass_unless_every_answer_is_equal():
 
 def test_the_verdict_is_one_sentence():
     good = measure([compare(PROMPT, said("a b", scored=(-2.0, 2)), said("a b", scored=(-2.0, 2)))])
-    assert judge.sentence(good, []).en == "Passed: 100.0 % of the tokens agree and perplexity changed by +0.00 %, within the budget."  # fmt: skip
+    en = judge.sentence(good, []).en
+    assert en.startswith("Passed: 100.0 % of the tokens agree and perplexity changed by +0.00 %")
     bad = measure([compare(PROMPT, said("a b"), said("c d"))])
     text = judge.sentence(bad, judge.faults(bad, Budget()))
-    assert text.en.startswith("Not passed: 0.0 % of the tokens agree, and 30 % have to;") and text.zh.startswith("未通过")
+    assert text.en.startswith("Not passed: 0.0 % of the tokens agree, and 30 % have to;") and text.zh.startswith(
+        "未通过"
+    )
 
 
 def test_a_pair_always_fits_into_what_can_travel():

@@ -18,7 +18,9 @@ def test_the_bundled_set_is_chinese_and_english_in_equal_parts():
 
 
 def test_lines_are_texts_or_objects_and_empty_ones_are_left_out():
-    first, second, third = parse('  你好，请介绍一下自己  \n\n"How are you?"\n{"prompt": "1+1=", "id": "sum", "lang": "en"}\n')
+    first, second, third = parse(
+        '  你好，请介绍一下自己  \n\n"How are you?"\n{"prompt": "1+1=", "id": "sum", "lang": "en"}\n'
+    )
     assert (first.id, first.lang, first.prompt) == ("line-1", "zh", "你好，请介绍一下自己")
     assert (second.id, second.lang, second.prompt) == ("line-3", "en", "How are you?")
     assert (third.id, third.lang, third.reference) == ("sum", "en", "")
@@ -34,7 +36,10 @@ def test_lines_are_texts_or_objects_and_empty_ones_are_left_out():
         ('fine\n\n{"question": "a"}', "Line 3 of the prompts has “question”"),
         ('{"prompt": " "}', "Line 1 of the prompts has no prompt"),
         ('{"prompt": "a", "lang": "fr"}', "Line 1 of the prompts must have zh or en"),
-        ('{"prompt": "a", "id": "x"}\n{"prompt": "b", "id": "x"}', "Line 2 of the prompts has the id “x” a second time"),
+        (
+            '{"prompt": "a", "id": "x"}\n{"prompt": "b", "id": "x"}',
+            "Line 2 of the prompts has the id “x” a second time",
+        ),
         ("a" * 8001, "Line 1 of the prompts has a prompt above 8000"),
         ('{"prompt": "\\ud800"}', "holds characters that cannot be sent"),
         ("a\n" * 501, "more than 500 prompts"),
