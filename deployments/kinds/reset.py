@@ -46,7 +46,8 @@ class Params:
 
 
 def locks(p: Params) -> list[str]:
-    return [f"npu:{name}" for name in p.ring]
+    """The server beside the NPUs: nobody holds those that are cordoned, and no driver may change under them."""
+    return ["server", *(f"npu:{name}" for name in p.ring)]
 
 
 def steps(p: Params) -> list[Step]:

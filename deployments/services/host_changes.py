@@ -109,7 +109,8 @@ def _succeeded(job: Job) -> None:
 
 
 def settle(server: Server) -> None:
-    """Somebody ends the maintenance: what failed is settled for him. Within a transaction of the caller."""
+    """Somebody ends the maintenance, or the server's time: what failed is settled. Within a transaction of the
+    caller."""
     if server.host_failure is not None:
         Server.objects.filter(pk=server.pk).update(host_failure=None)
         server.host_failure = None

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.stacks import actions, cann_layer, container, host_layer, one_prompt, python_layer
+from deployments.stacks import actions, cann_layer, container, host_layer, one_npu, one_prompt, python_layer
 from deployments.stacks.activate import TOOLS
 from deployments.stacks.catalogue import Catalogue, Stack
 from deployments.stacks.container import SMOKE
@@ -255,10 +255,10 @@ def _one_prompt(draft: Draft, active: str, *, is_cpu: bool) -> None:
     draft.add(
         PlannedStep(
             "one_prompt", "python", title, "look", argv=tuple(argv), env=CPU_ENV if is_cpu else ALONE_ENV,
-            timeout_s=one_prompt.ANSWERS_S + 60.0, skips=(one_prompt.NOT_TRIED,), says=(one_prompt.SAYS,),
+            timeout_s=one_prompt.ANSWERS_S + 60.0, skips=(one_npu.NOT_TRIED,), says=(one_prompt.SAYS,),
             note=Text(
-                f"在 {'、'.join(places)} 里找模型；没有模型，或每张 NPU 上都有进程时，会说明并跳过。",
-                f"A model is looked for in {' and '.join(places)}. Where none is there, or every NPU has a process, "
+                f"在 {'、'.join(places)} 里找模型；没有模型，或 NPU 上有进程时，会说明并跳过。",
+                f"A model is looked for in {' and '.join(places)}. Where none is there, or a process is on the NPU, "
                 "the step says so and is skipped.",
             ),
         )

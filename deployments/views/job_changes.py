@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.errors import ConsoleError, Invalid, NotFound
 from deployments import forms, kinds
 from deployments.models import Job, Server
-from deployments.services import approvals, approving, filling, in_use, job_page, jobs, waiting
+from deployments.services import approvals, approving, filling, in_use, job_page, jobs, root_access, waiting
 from deployments.steps import BadParams, read_params
 from deployments.views.lookup import check_may_operate, find_job, is_part, user_of
 
@@ -100,7 +100,7 @@ def _confirm(request: HttpRequest, server: Server, kind: str, params: dict[str, 
     module = jobs.find_kind(kind)
     jobs.check_role(user_of(request), module)
     read = jobs.checked_params(module, filling.filled(server, kind, module, params))
-    jobs.check_root(server, kind, module, read)
+    root_access.check(server, module, read)
     back = request.POST.copy()
     back.pop("csrfmiddlewaretoken", None)
     context = {
@@ -158,4 +158,4 @@ def consequence(module: ModuleType, kind: str, params: dict[str, Any], server: S
     except (BadParams, ConsoleError):
         return unknown
     plan = [(step, job_page.command_text(step.argv)) for step in module.steps(read)]
-    return {**found, "plan": plan, "locks": module.locks(read), "root_needed": jobs.needs_root(module, read)}
+    return {**found, "plan": plan, "locks": module.locks(read), "root_needed": root_access.is_needed(module, read)}

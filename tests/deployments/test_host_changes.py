@@ -18,6 +18,7 @@ from deployments.services import (
     host_changes,
     installs,
     jobs,
+    lifecycle,
     packages,
     servers,
     stacks,
@@ -365,3 +366,12 @@ def test_a_campaign_plans_what_the_job_will_be_filled_in_with(server, known, sim
     line = campaign_plan.Planner(stacks.find(choices["stack"]), choices).lines([server])[0]
     assert line.word == "reboots", line.because
     assert line.digest == installs.digest_of(installs.fill_install(server, choices)["plan"])
+
+
+def test_who_is_decommissioned_leaves_no_failed_change_behind(server, operator, admin, known):
+    job = queue(server, operator)
+    found = ended(job, ["succeeded"] * place(job, "package-upgrade") + ["failed"])
+    gone = lifecycle.decommission(found, found.name, by=admin)
+    gone.refresh_from_db()
+    assert gone.is_gone and gone.host_failure is None and not gone.maintenance
+    assert not Alert.objects.filter(name=host_changes.ALERT, ended_at=None).exists()
