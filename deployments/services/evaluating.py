@@ -94,15 +94,9 @@ def defaults() -> dict[str, float]:
 
 
 def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
-    """Where the stacks lie, and the site's budget where none is asked for. Raises Invalid, Conflict."""
-    root = stacks.row_of(server).has.root
+    """Where the stacks lie, and the site's budget where none is asked for. Raises Invalid."""
     check(params)
-    if not root:
-        raise Conflict(
-            _("%(server)s has not told where its stacks lie.") % {"server": server.name},
-            _("Install a stack on it, then evaluate again."),
-            code="no_stacks",
-        )
+    root = stacks.row_of(server).has.root
     return {**{name: value for name, value in defaults().items() if name not in params}, "stacks": root}
 
 
