@@ -67,7 +67,7 @@ def _failed(job: Job, row: Step) -> None:
     server.maintenance = True
     server.save(update_fields=["host_failure", "maintenance"])
     if not was:
-        history.record(server, "maintenance", "off", "on", reason=f"#{job.pk}: {row.title_en}"[:200])
+        history.record(server, "maintenance", "off", "on", reason=f"#{job.pk}")
     audit.record(None, "server.maintenance_begun", server, job=job.pk, why=ALERT)
     name = server.name
     alerts.fire(

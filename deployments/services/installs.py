@@ -28,7 +28,7 @@ from deployments.stacks import frozen, plan
 from deployments.stacks.catalogue import Stack
 from deployments.stacks.draft import as_step
 from deployments.stacks.installed import NAME
-from deployments.stacks.options import INNER, Options
+from deployments.stacks.options import INNER, Options, word
 
 JUST_NOW = timedelta(minutes=5)
 
@@ -164,9 +164,12 @@ def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
         return Conflict(
             _("The plan changes a CANN that all stacks share, and the agent of %(server)s has no root helper.")
             % {"server": server.name},
-            _("Choose “own” for the place of CANN.")
-            if server.is_local
-            else _("Choose “own” for the place of CANN, or join the server again as root, without NO_ROOT_HELPER."),
+            (
+                _("Choose “%(own)s” for the place of CANN.")
+                if server.is_local
+                else _("Choose “%(own)s” for the place of CANN, or join it again as root, without NO_ROOT_HELPER.")
+            )
+            % {"own": pick(word("cann", "own"))},
             code="shared_cann",
         )
     return _gaps(made)

@@ -231,6 +231,7 @@ def test_a_driver_that_fails_takes_the_server_into_maintenance_with_an_alert_and
     client.cookies["django_language"] = "en"
     page = client.get("/servers/kp-1/").content.decode()
     assert "the reason" in page and "25.0.rc1.1" in page and "/servers/kp-1/drivers/?driver=25.5.2" in page
+    assert f'· <a href="/jobs/{job.pk}/">#{job.pk}</a>' in " ".join(page.split())  # who has begun the maintenance
     # The way out starts in maintenance, any other job waits; and when it succeeds what failed is settled.
     again = queue(found, operator)
     assert not again.waiting and jobs.queue_job(found, "reboot", {}, by=operator).waiting
@@ -306,6 +307,22 @@ def test_the_page_shows_the_plan_and_queues_what_was_confirmed(server, operator,
     answer = page.post("/servers/kp-1/drivers/", {**WISH, "seen": seen, "confirm": "kp-1", "ticket": "CHG-7"})
     assert answer.url == f"/jobs/{Job.objects.get().pk}/" and Job.objects.get().ticket == "CHG-7"
     assert page.get("/servers/kp-1/drivers/", {"driver": "1; rm"}).status_code == 422
+
+
+def test_retry_with_changes_of_such_a_job_leads_to_its_own_page(server, known, operator, browser):
+    job, page = queue(server, operator), browser(operator)
+    answer = page.get(f"/jobs/new?again={job.pk}")
+    assert answer.status_code == 302
+    assert answer.url == "/servers/kp-1/drivers/?driver=25.5.2&firmware=7.8.0.6.201"
+    shown = page.get(answer.url).content.decode()
+    assert 'value="7.8.0.6.201"' in shown and "sh -c &#x27;getent passwd" in shown  # as a shell takes it
+
+
+def test_files_are_called_as_the_vendor_writes_versions(server):
+    server.facts = facts("A2", root="helper", **{**OLD, "driver_whole": False})
+    made = stacks.host_plan_for(server, stacks.read_options({"driver": "25.0.rc1.1"}), ())
+    files = [step.package for step in made.steps if step.key == "check_driver"]
+    assert files == [f"{actions.PACKAGES}/Ascend-hdk-910b-npu-driver_25.0.RC1.1_linux-aarch64.run"]
 
 
 def test_viewers_change_nothing(server, known, browser):

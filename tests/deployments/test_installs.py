@@ -240,6 +240,21 @@ def test_a_simulated_server_acts_out_the_host_layer_and_restarts_by_itself(brows
     assert len(job.params["plan"]) < 40_000  # of the 48 KB that the parameter may have
 
 
+def test_a_plan_that_takes_every_npu_is_not_said_to_disturb_no_engine(browser, server, twin):
+    page = browser("operator")
+    assert "disturbs no engine" in page.get(f"/stacks/{STACK}/install/kp-1/").content.decode()
+    asked = page.get(f"/stacks/{NPU_STACK}/install/sim-1/").content.decode()
+    assert "disturbs no engine" not in asked and "every step is acted out" in asked
+
+
+def test_retry_with_changes_asks_as_the_plan_did(browser, server, operator):
+    job = jobs.queue_job(server, "install", {"stack": STACK, "index": "https://index.example/simple"}, by=operator)
+    answer = browser("operator").get(f"/jobs/new?again={job.pk}")
+    assert (
+        answer.url.startswith(f"/stacks/{STACK}/install/kp-1/?") and "index=https%3A%2F%2Findex.example" in answer.url
+    )
+
+
 def test_the_operator_chooses_a_fault_that_goes_into_the_signed_payload(browser, twin):
     page = browser("operator")
     plan_ = installs.plan_of(twin, stacks.find(NPU_STACK), installs.options_for(twin, {}))
