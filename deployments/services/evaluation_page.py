@@ -1,6 +1,7 @@
 """What the page of an evaluation shows: its rows, what differs in them, and points of its plot."""
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,10 +111,11 @@ def plot(evaluation: Evaluation) -> Plot | None:
         return None
     values = [data[name] for _n, data in rows for name in ("parent_perplexity", "child_perplexity")]
     least, most = min(values), max(values)
-    span = (most - least) or max(1.0, abs(most))
+    span = math.log(most / least) or 1.0
 
     def y(value: float) -> float:
-        return float(round(HEIGHT - TOP - (value - least) / span * (HEIGHT - 2 * TOP), 1))
+        """Perplexities differ by factors, so they stand at their logarithm."""
+        return round(HEIGHT - TOP - math.log(value / least) / span * (HEIGHT - 2 * TOP), 1)
 
     step = (WIDTH - LEFT - TOP) / max(1, len(rows))
     points = [
@@ -125,5 +127,5 @@ def plot(evaluation: Evaluation) -> Plot | None:
         )
         for place, (n, data) in enumerate(rows)
     ]  # fmt: skip
-    ticks = [(y(value), f"{value:.4g}") for value in (least, (least + most) / 2, most)]
+    ticks = [(y(value), f"{value:.4g}") for value in (least, math.sqrt(least) * math.sqrt(most), most)]
     return Plot(points, ticks if most > least else ticks[:1])

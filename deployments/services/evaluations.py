@@ -83,7 +83,9 @@ def answer(data: dict[str, Any]) -> dict[str, Any]:
     row["lang"] = data["lang"] if data.get("lang") in LANGUAGES else "en"
     row |= {name: _text(data.get(name), MOST_TEXT) for name in ("prompt", "parent", "child")}
     row |= {name: untrusted.whole(data.get(name), 10**6) for name in ("differs_at", "same_tokens", "tokens")}
-    row |= {name: untrusted.amount(data.get(name)) for name in ("parent_perplexity", "child_perplexity")}
+    for name in ("parent_perplexity", "child_perplexity"):
+        known = untrusted.amount(data.get(name))
+        row[name] = known if known and known >= 1 else None  # less there is not
     for name in ("garbled", "both_garbled"):
         value = data.get(name)
         row[name] = [one for one in garble.SIGNS if one in value] if isinstance(value, list) else []

@@ -153,6 +153,8 @@ def test_hostile_answers_are_bounded_and_shown_as_text(client, attempt, child):
     found = tell(attempt, [], measured=judge.measure([pair()]).as_json(), notes=[["a"], 3, ["<i>", "<i>"]], took_s="x")
     row = found.answers.get()
     assert row.data["garbled"] == ["marks"] and row.data["both_garbled"] == [] and len(row.data["prompt"]) == 10_000
+    told.hand_over(attempt, "answer", {**pair().as_json(), "n": 2, "child_perplexity": 5e-324})
+    assert found.answers.get(n=2).data["child_perplexity"] is None
     text = shown(log_in(client).get(f"/evaluations/{found.pk}/"))
     assert "<script>alert(1)" not in text and "&lt;script&gt;" in text and "&lt;i&gt;" in text
     assert client.get(f"/evaluations/{found.pk}.json").json()["answers"][0]["parent"] == ""
