@@ -20,6 +20,7 @@ from deployments.evaluation_api import router as evaluation_router
 from deployments.guard_api import router as guard_router
 from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
+from deployments.model_api import router as model_router
 from deployments.models import Attempt, Job, JobState
 from deployments.services import approvals, approving, jobs, logs, package_sources, stacks, waiting, wheel_bundles
 
@@ -31,6 +32,7 @@ router.add_router("", agent_router)
 router.add_router("", guard_router)
 router.add_router("", host_router)
 router.add_router("", evaluation_router)
+router.add_router("", model_router)
 
 
 class NewJob(Strict):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deployments.agent.tools import Output
-from deployments.demo import acts_env, acts_evaluate, acts_host
+from deployments.demo import acts_env, acts_evaluate, acts_host, acts_models
 from deployments.demo.scene import DONE, Act, Ended, Scene
 from deployments.demo.telemetry import MemoryHost
 from deployments.stacks.cann_layer import WITH_ENV
@@ -108,6 +108,8 @@ def _module(name: str, words: list[str], scene: Scene, held: str) -> Act:
         "deployments.agent.wheels": lambda: acts_env.fetch_wheels(scene, words[0], words[2]),
         "deployments.kinds.check_probes": lambda: acts_env.probes(words[0], host_of(scene)),
         "deployments.agent.holders": lambda: acts_host.holders(scene),
+        "deployments.artifacts.scan": lambda: acts_models.scan(scene, words),
+        "deployments.artifacts.remove": lambda: acts_models.remove(scene, *words),
         f"{OWN}window": lambda: _said(f"simulated: it is within {words[0]} at once"),
         "deployments.kinds.reboot_look": lambda: _said(f"{len(scene.server.chips)} / {len(scene.server.chips)}"),
     }

@@ -12,7 +12,7 @@ from console.models import User
 from deployments.artifacts import prompts
 from deployments.kinds import evaluate
 from deployments.models import Artifact, ArtifactPlace, Job, Server
-from deployments.services import filling, jobs, stacks
+from deployments.services import filling, in_use, jobs, stacks
 from deployments.steps import BadParams, read_params
 
 
@@ -94,10 +94,27 @@ def defaults() -> dict[str, float]:
 
 
 def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
-    """Where the stacks lie, and the site's budget where none is asked for. Raises Invalid."""
+    """Where the stacks lie, and the site's budget where none is asked for. Raises Invalid, Conflict."""
     check(params)
     root = stacks.row_of(server).has.root
+    if held := holders(server, params.get("npus") or []):
+        raise Conflict(
+            _("Processes hold NPUs that were chosen on %(server)s: %(processes)s.")
+            % {"server": server.name, "processes": ", ".join(held[:5])},
+            _("Choose free NPUs, or wait until these have ended."),
+            code="npus_held",
+        )
     return {**{name: value for name, value in defaults().items() if name not in params}, "stacks": root}
+
+
+def holders(server: Server, bus_ids: list[str]) -> list[str]:
+    """`pid (user)` of each process on one of these NPUs, as last read."""
+    chosen = {(npu.npu_id, npu.chip_id or 0) for npu in server.npus.filter(bus_id__in=bus_ids)} if bus_ids else set()
+    return [
+        f"{one.get('pid') or '?'} ({one.get('user') or '?'})"
+        for one in (in_use.processes(server) or [] if chosen else [])
+        if (one.get("npu"), one.get("chip") or 0) in chosen
+    ]
 
 
 def check(params: dict[str, Any]) -> None:

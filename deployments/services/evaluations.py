@@ -20,7 +20,7 @@ from deployments.artifacts.asked import ENGINES
 from deployments.artifacts.prompts import LANGUAGES, MOST_PROMPTS
 from deployments.models import Artifact, ArtifactPlace, Attempt, Evaluation, EvaluationAnswer
 from deployments.row_locks import lock_artifact
-from deployments.services import told
+from deployments.services import model_gate, told
 from deployments.steps import Text
 
 KIND = "evaluate"
@@ -140,12 +140,10 @@ def judged(evaluation: Evaluation) -> tuple[Text, list[Text]]:
 
 
 def promotable(artifact: Artifact) -> bool:
-    """May it be offered for deployments in production: it is no quantized model, its last evaluation was passed, or
-    an administrator took the responsibility."""
-    gate = artifact.gate or {}
-    if gate.get("passed") or gate.get("promoted"):
-        return True
-    return artifact.format == "hf" and not gate and artifact.via != "converted"
+    """May it be offered for deployments in production: it is as it was made, its last evaluation was passed, or an
+    administrator took the responsibility."""
+    state = model_gate.state(artifact)
+    return state == "promotable" or (state == "original" and artifact.format == "hf")
 
 
 def why_not(artifact: Artifact) -> str:

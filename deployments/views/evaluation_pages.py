@@ -6,7 +6,6 @@ from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
 from django.shortcuts import redirect, render
-from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
@@ -16,7 +15,6 @@ from console.errors import ConsoleError, Invalid
 from deployments import forms
 from deployments.artifacts.prompts import LANGUAGES
 from deployments.kinds import evaluate
-from deployments.models import Artifact
 from deployments.services import evaluating, evaluation_page, evaluations, waiting
 from deployments.views.job_changes import consequence
 from deployments.views.lookup import check_may_operate, find_job, is_part, user_of
@@ -114,7 +112,6 @@ def evaluation_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "evaluation": evaluation,
         "job": evaluation.attempt.job,
         "artifact": artifact,
-        "model_url": model_url(artifact),
         "sentence": sentence,
         "faults": faults,
         "measured": evaluation.measured,
@@ -131,14 +128,6 @@ def evaluation_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "most_reason": evaluations.MOST_REASON,
     }
     return render(request, "deployments/evaluation_detail.html", context)
-
-
-def model_url(artifact: Artifact | None) -> str:
-    """The page of the model, '' where this console has none."""
-    try:
-        return reverse("deployments:model-detail", args=[artifact.pk]) if artifact else ""
-    except NoReverseMatch:
-        return ""
 
 
 def _wanted(request: HttpRequest) -> dict[str, Any]:
@@ -191,5 +180,5 @@ def model_promote(request: HttpRequest, pk: int) -> HttpResponse:
         messages.error(request, f"{error.what} {error.do}")
     newest = evaluations.of_artifact(artifact).first()
     if newest is None:
-        return redirect("deployments:job-list")
+        return redirect("deployments:model-detail", pk=pk)
     return redirect("deployments:evaluation-detail", pk=newest.pk)

@@ -172,6 +172,18 @@ def test_the_form_names_copies_and_what_will_run(client, child, parent, server):
     assert "0000:81:00.0" in text and "Engine vLLM of the stack in use" in text and "npu:0000:81:00.0" in text
 
 
+def test_npus_that_processes_hold_are_not_taken(client, child, server, monkeypatch):
+    Npu.objects.create(server=server, npu_id=3, chip_id=0, device_index=3, bus_id="0000:81:00.0")
+    Npu.objects.create(server=server, npu_id=4, chip_id=0, device_index=4, bus_id="0000:82:00.0")
+    held = [{"pid": 4711, "user": "root", "npu": 3, "chip": 0}, {"npu": None}]
+    monkeypatch.setattr("deployments.services.in_use.processes", lambda server: held)
+    log_in(client)
+    answer = client.post("/models/evaluate", {"artifact": child.pk, "p-npus": "0000:81:00.0"})
+    assert answer.status_code == 409 and "4711 (root)" in shown(answer) and not Job.objects.exists()
+    client.post("/models/evaluate", {"artifact": child.pk, "p-npus": "0000:82:00.0"})
+    assert Job.objects.get().locks == ["npu:0000:82:00.0"]
+
+
 def test_the_form_queues_a_job_with_the_sites_budget(client, child, server):
     with override_settings(GATE_BUDGET=0.05, GATE_AGREEMENT=0.5):
         answer = log_in(client).post("/models/evaluate", {"artifact": child.pk, "ticket": "T-1"})

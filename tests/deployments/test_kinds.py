@@ -39,5 +39,5 @@ def test_every_process_knows_who_fills_in_a_kind_and_what_holds_a_campaign_back(
     )
     env = {**os.environ, "DJANGO_SETTINGS_MODULE": "console.settings"}
     told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
-    filled = "['drivers', 'evaluate', 'install', 'reset', 'rollback', 'uninstall']"
+    filled = "['drivers', 'evaluate', 'install', 'model_delete', 'reset', 'rollback', 'uninstall']"
     assert told.stdout.strip() == f"['install'] {filled} {filled}"
