@@ -52,6 +52,12 @@ def find(artifact_id: str) -> Artifact:
     return found
 
 
+def place_id(artifact: Artifact, server: str, path: str) -> str:
+    """The copy that a link names by server and path; '' for none."""
+    found = artifact.places.filter(server__name=server[:63], path=path[:1000]).first()
+    return str(found.pk) if found else ""
+
+
 def choose(artifact: Artifact, place_id: str = "", parent_id: str = "") -> Choice:
     """The copy that is named, else the first on a server that answers; and the parent beside it."""
     lie = ArtifactPlace.objects.filter(gone_at=None).select_related("server", "artifact")

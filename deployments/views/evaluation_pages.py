@@ -31,7 +31,8 @@ def model_evaluate(request: HttpRequest) -> HttpResponse:
     check_may_operate(request)
     given = request.POST if request.method == "POST" else request.GET
     artifact = evaluating.find(given.get("artifact", ""))
-    choice = evaluating.choose(artifact, given.get("place", ""), given.get("parent", ""))
+    place = given.get("place") or evaluating.place_id(artifact, given.get("server", ""), given.get("path", ""))
+    choice = evaluating.choose(artifact, place, given.get("parent", ""))
     params, problems = _read(given, choice)
     refusal: ConsoleError | None = None
     if request.method == "POST":

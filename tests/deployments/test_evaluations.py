@@ -220,6 +220,14 @@ def test_where_the_parent_lies_elsewhere_the_form_says_how_to_bring_it(client, c
     assert "No server has a whole copy" in shown(client.get(f"/models/evaluate?artifact={child.pk}"))
 
 
+def test_a_link_may_name_the_copy_by_server_and_path(client, child, server):
+    other = Server.objects.create(name="kp-02", last_seen_at=timezone.now())
+    ArtifactPlace.objects.create(artifact=child, server=other, path="/srv/量化 copy")
+    text = shown(log_in(client).get(f"/models/evaluate?artifact={child.pk}&server=kp-02&path=/srv/量化 copy"))
+    assert "selected>kp-02: /srv/量化 copy" in text and "does not lie on kp-02" in text
+    assert "selected>kp-01" in shown(client.get(f"/models/evaluate?artifact={child.pk}&server=nope&path=x"))
+
+
 def test_another_model_may_be_the_parent_with_a_warning(client, child, server):
     other = Artifact.objects.create(name="Llama", fingerprint="c" * 64, format="hf")
     place = ArtifactPlace.objects.create(artifact=other, server=server, path="/data/llama")
