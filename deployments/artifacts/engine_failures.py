@@ -73,7 +73,8 @@ MEANS: tuple[tuple[str, Text], ...] = (
         ),
     ),
     (
-        r"SafetensorError|HeaderTooLarge|MetadataIncompleteBuffer|InvalidHeader|Cannot find any model weights",
+        r"SafetensorError|HeaderTooLarge|MetadataIncompleteBuffer|InvalidHeader|Cannot find any model weights|"
+        r"no file named .{0,20}safetensors",
         Text(
             "模型的权重文件缺失或损坏。请重新下载或重新量化，再重试。",
             "Weight files of the model are missing or damaged. Download or quantize it again, then try again.",

@@ -20,15 +20,16 @@ MOST_FILE = 8 * 1024 * 1024
 FIRST = ("exact_match,flexible-extract", "exact_match,strict-match", "acc_norm,none", "acc,none", "exact_match,none")
 
 
-def arguments(ask: Ask, role: str, port: int, folder: Path) -> list[str]:
-    """How the tool is called, by its own documentation; the key goes by a variable, not on the command line."""
+def arguments(ask: Ask, role: str, port: int, key: str, folder: Path) -> list[str]:
+    """How the tool is called, by its own documentation. lm_eval reads the key from a variable; evalscope takes it on
+    the command line only. It is good for this server, for as long as that lives."""
     base = f"http://127.0.0.1:{port}/v1"
     if ask.tool == "lm_eval":
         model = f"model={NAME},base_url={base}/completions,tokenizer={ask.model(role)},tokenized_requests=False"
         argv = ["python", "-m", "lm_eval", "--model", "local-completions", "--tasks", ask.tasks, "--model_args", model,
                 "--output_path", str(folder)]  # fmt: skip
     else:
-        argv = ["evalscope", "eval", "--model", NAME, "--api-url", base, "--eval-type", "openai_api", "--datasets",
+        argv = ["evalscope", "eval", "--model", NAME, "--api-url", base, "--eval-type", "openai_api", "--api-key", key, "--datasets",
                 *ask.tasks.split(","), "--work-dir", str(folder)]  # fmt: skip
     return argv + (["--limit", str(ask.limit)] if ask.limit else [])
 
@@ -40,16 +41,13 @@ def run(ask: Ask, role: str, port: int, key: str, folder: Path) -> None:
     if not is_there(ask):
         _say(missing(ask.tool))
         return
+    if "," in str(ask.model(role)):
+        _say(comma(ask.model(role)))
+        return
     own = folder / f"{role}-task"
-    argv = arguments(ask, role, port, own)
-    print(" ".join(argv), flush=True)
-    env = {
-        **environment(),
-        "OPENAI_API_KEY": key,
-        "EVALSCOPE_API_KEY": key,
-        "NO_PROXY": "127.0.0.1",
-        "no_proxy": "127.0.0.1",
-    }
+    argv = arguments(ask, role, port, key, own)
+    print(" ".join("…" if word == key else word for word in argv), flush=True)
+    env = {**environment(), "OPENAI_API_KEY": key, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
     del env["HF_HUB_OFFLINE"], env["TRANSFORMERS_OFFLINE"]  # a task's questions may come from the operator's mirror
     with running(with_env([str(ask.activate)], argv), env) as program:
         code = program.process.wait()
@@ -123,6 +121,13 @@ def missing(tool: str) -> Text:
         f"在用的栈里没有 {tool}，因此没有任务得分。需要时请在该环境里安装它，再评测一次。",
         f"The stack in use has no {tool}, so there is no score of a task. Install it into that environment if you want "
         "one, then evaluate again.",
+    )
+
+
+def comma(path: Path) -> Text:
+    return Text(
+        f"{path} 含有逗号，评测工具的参数无法表示它，因此没有任务得分。",
+        f"{path} holds a comma, which the tool's arguments cannot carry, so there is no score of a task.",
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from deployments.artifacts import asked, vllm_engine
+from deployments.artifacts import asked, task_scores, vllm_engine
 from deployments.artifacts.asked import Ask
 from deployments.kinds import evaluate
 from deployments.steps import BadParams
@@ -226,6 +226,30 @@ def test_what_does_not_go_together_is_refused(field, change):
     with pytest.raises(BadParams) as caught:
         evaluate.ask_of(evaluate.Params(**{"child": "/c", "parent": "/p", "prompts": "", **change}))
     assert field in dict(caught.value.problems)
+
+
+def test_tools_are_called_by_their_own_arguments(bench, capsys):
+    for tool, first in (("lm_eval", ["python", "-m", "lm_eval"]), ("evalscope", ["evalscope", "eval"])):
+        ask = evaluate.ask_of(bench.params(tool=tool, tasks="gsm8k,arc", limit=5))
+        argv = task_scores.arguments(ask, "child", 8123, "secret", bench.folder / "out")
+        assert argv[: len(first)] == first and argv[-2:] == ["--limit", "5"] and str(bench.folder / "out") in argv
+        assert ("secret" in argv) is (tool == "evalscope") and any("http://127.0.0.1:8123/v1" in word for word in argv)
+    (bench.stacks / "current/venv/lib/python3.11/site-packages/lm_eval").mkdir(parents=True)
+    comma = evaluate.ask_of(bench.params(tool="lm_eval", tasks="gsm8k", child="/a,b=c"))
+    task_scores.run(comma, "child", 8123, "secret", bench.folder)
+    assert "holds a comma" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("data, scores", [
+    ({"results": {"gsm8k": {"exact_match,strict-match": 0.4, "exact_match,flexible-extract": 0.5}}}, {"gsm8k": 0.5}),
+    ({"dataset_name": "gsm8k", "score": 0.61, "metrics": []}, {"gsm8k": 0.61}),
+    ({"results": {"x": {"acc,none": "high"}, "y": 3}}, {}), ({"dataset_name": 3, "score": True}, {}), ([1], {}), ("", {}),
+])  # fmt: skip
+def test_scores_are_read_from_what_a_tool_leaves(tmp_path, data, scores):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "results.json").write_text(json.dumps(data))
+    (tmp_path / "broken.json").write_text("{")
+    assert task_scores.scores(tmp_path) == scores and task_scores.scores(tmp_path / "none") == {}
 
 
 def test_a_task_is_scored_where_the_operator_has_put_a_tool(bench):

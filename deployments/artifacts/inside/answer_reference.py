@@ -6,6 +6,7 @@ of `out` is an answer, its first what it was answered with. `out` ends with a li
 could not.
 """
 
+import contextlib
 import json
 import sys
 import time
@@ -17,6 +18,15 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 
+def unset() -> Any:
+    """Models made within have no numbers by chance: all of them are put in afterwards, and billions take minutes."""
+    try:
+        from transformers.modeling_utils import no_init_weights
+    except ImportError:  # it has moved: slower, and as good
+        return contextlib.nullcontext()
+    return no_init_weights()
+
+
 def loaded(folder: str, remote_code: bool) -> tuple[Any, list[tuple[str, str]]]:
     """(model, notes)."""
     if not (Path(folder) / dequantized.DESCRIPTION).is_file():
@@ -25,7 +35,8 @@ def loaded(folder: str, remote_code: bool) -> tuple[Any, list[tuple[str, str]]]:
         )
         return model.eval(), []
     config = AutoConfig.from_pretrained(folder, trust_remote_code=remote_code)
-    model = AutoModelForCausalLM.from_config(config, trust_remote_code=remote_code, dtype=torch.float32)
+    with unset():
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=remote_code, dtype=torch.float32)
     return model.eval(), dequantized.fill(model, folder)
 
 
