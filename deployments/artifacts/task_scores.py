@@ -29,8 +29,8 @@ def arguments(ask: Ask, role: str, port: int, key: str, folder: Path) -> list[st
         argv = ["python", "-m", "lm_eval", "--model", "local-completions", "--tasks", ask.tasks, "--model_args", model,
                 "--output_path", str(folder)]  # fmt: skip
     else:
-        argv = ["evalscope", "eval", "--model", NAME, "--api-url", base, "--eval-type", "openai_api", "--api-key", key, "--datasets",
-                *ask.tasks.split(","), "--work-dir", str(folder)]  # fmt: skip
+        argv = ["evalscope", "eval", "--model", NAME, "--api-url", base, "--eval-type", "openai_api", "--api-key", key,
+                "--datasets", *ask.tasks.split(","), "--work-dir", str(folder)]  # fmt: skip
     return argv + (["--limit", str(ask.limit)] if ask.limit else [])
 
 

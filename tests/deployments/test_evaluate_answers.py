@@ -243,7 +243,8 @@ def test_tools_are_called_by_their_own_arguments(bench, capsys):
 @pytest.mark.parametrize("data, scores", [
     ({"results": {"gsm8k": {"exact_match,strict-match": 0.4, "exact_match,flexible-extract": 0.5}}}, {"gsm8k": 0.5}),
     ({"dataset_name": "gsm8k", "score": 0.61, "metrics": []}, {"gsm8k": 0.61}),
-    ({"results": {"x": {"acc,none": "high"}, "y": 3}}, {}), ({"dataset_name": 3, "score": True}, {}), ([1], {}), ("", {}),
+    ({"results": {"x": {"acc,none": "high"}, "y": 3}}, {}), ({"dataset_name": 3, "score": True}, {}),
+    ([1], {}), ("", {}),
 ])  # fmt: skip
 def test_scores_are_read_from_what_a_tool_leaves(tmp_path, data, scores):
     (tmp_path / "deep").mkdir()
