@@ -7,7 +7,9 @@ from deployments.steps import Text
 MEANS: tuple[tuple[str, Text], ...] = (
     (
         r"out of memory|OutOfMemoryError|NPU out of memory|207018|No available memory for the cache blocks|"
-        r"Free memory on device .* less than desired|not enough (kv cache|memory)|DefaultCPUAllocator: can't allocate",
+        r"Free memory on device .* less than desired|not enough (kv cache|memory)|DefaultCPUAllocator: can't allocate|"
+        r"Available KV cache memory: -\d|KV cache is needed, which is larger than|"
+        r"tokens that can be stored in KV cache|\[devmm_ioctl_\w+ \d+\]<errno:12",
         Text(
             "内存不足：模型、KV 缓存和已有的进程放不下。请换空闲的 NPU 或更多 NPU，减小最大长度，再重试。",
             "There is not enough memory for the model and its KV cache beside what runs there. Choose free or more "
@@ -15,7 +17,8 @@ MEANS: tuple[tuple[str, Text], ...] = (
         ),
     ),
     (
-        r"Unknown quantization method: ascend|argument --quantization/-q: invalid choice: 'ascend'",
+        r"Unknown quantization method: ascend|There is no available ascend quantizer|"
+        r"argument --quantization/-q: invalid choice: 'ascend'",
         Text(
             "这个 vLLM 不认识 ascend 量化：没有装 vLLM-Ascend，或版本太旧。请安装带 vLLM-Ascend 的栈；"
             "没有 NPU 的服务器请选“参考”引擎。",
@@ -45,6 +48,37 @@ MEANS: tuple[tuple[str, Text], ...] = (
         Text(
             "这种芯片上的 vLLM-Ascend 不支持这种量化类型。请换一种类型重新量化。",
             "vLLM-Ascend does not support this type of quantization on this chip. Quantize with another type.",
+        ),
+    ),
+    (
+        r"not implemented for DT_BFLOAT16|scale not implemented for DT_FLOAT16",
+        Text(
+            "这种芯片不支持该数据类型。310P 与 910A 请选 float16；910B 上的 W8A8 模型请选 bfloat16 或 auto。",
+            "The chip does not compute in this data type. Choose float16 on 310P and 910A, and bfloat16 or auto for a "
+            "W8A8 model on 910B.",
+        ),
+    ),
+    (
+        r"Resource_Busy\(EL0005\)|EL0005: .{0,80}resources are busy",
+        Text(
+            "NPU 正被其他进程或容器占用，或正在复位。请换空闲的 NPU，或稍后再试。",
+            "Another process or container holds the NPU, or it is being reset. Choose a free one, or try again later.",
+        ),
+    ),
+    (
+        r"Set visible device failed|set ASCEND_RT_VISIBLE_DEVICES:.{0,40} error",
+        Text(
+            "选定的 NPU 编号在这里无效（容器和虚拟机会重新编号）。请查看服务器页面上的 NPU，重新选择。",
+            "The chosen NPU has no such number here: containers and virtual machines count anew. Look at the NPUs on "
+            "the server's page and choose again.",
+        ),
+    ),
+    (
+        r"read binary_info_config\.json failed|Cannot find bin of op ",
+        Text(
+            "没有这种芯片的算子包，或版本不配。请用栈的安装作业装上与芯片、CANN 相配的算子包（ops/kernels）。",
+            "The operators of this chip are missing, or of another version. Install the stack again, with the package "
+            "of operators (ops, kernels) that goes with chip and CANN.",
         ),
     ),
     (
