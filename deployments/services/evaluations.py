@@ -193,7 +193,7 @@ def as_json(evaluation: Evaluation) -> dict[str, Any]:
     return {
         "id": evaluation.pk, "job": job.pk, "attempt": evaluation.attempt.n, "server": job.server.name,
         "simulated": job.server.simulated,
-        "artifact": evaluation.artifact_id, "parent": evaluation.parent_id, "child_path": job.params.get("child"),
+        "model": evaluation.artifact_id, "parent": evaluation.parent_id, "child_path": job.params.get("child"),
         "parent_path": job.params.get("parent"), "engine": evaluation.engine or None, "passed": evaluation.passed,
         "verdict": pick(sentence) if sentence else None, "faults": [pick(one) for one in faults],
         "budget": evaluation.budget, "measured": evaluation.measured,

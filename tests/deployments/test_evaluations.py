@@ -328,19 +328,19 @@ def test_rest_queues_shows_and_promotes(client, attempt, child, server):
     _row, token = ApiToken.make(boss, "administrator")
     call = {"HTTP_ACCEPT_LANGUAGE": "en", "HTTP_AUTHORIZATION": f"Bearer {token}", "content_type": "application/json"}
     found = tell(attempt, [pair(loss=-3.0), pair(2, "zh")])
-    listed = client.get(f"/api/v1/artifacts/{child.pk}/evaluations", **call).json()
+    listed = client.get(f"/api/v1/models/{child.pk}/evaluations", **call).json()
     assert listed["promotable"] is False and [one["id"] for one in listed["evaluations"]] == [found.pk]
     assert client.get(f"/api/v1/evaluations/{found.pk}", **call).json()["measured"]["prompts"] == 2
     rows = client.get(f"/api/v1/evaluations/{found.pk}/answers?lang=zh", **call).json()
     assert rows["count"] == 1 and rows["answers"][0]["id"] == "zh-2"
-    answer = client.post(f"/api/v1/artifacts/{child.pk}/promotion", json.dumps({"reason": "tried by hand"}), **call)
+    answer = client.post(f"/api/v1/models/{child.pk}/promotion", json.dumps({"reason": "tried by hand"}), **call)
     assert answer.json()["promotable"] is True
     body = json.dumps({"params": {"max_tokens": 8}})
-    first = client.post(f"/api/v1/artifacts/{child.pk}/evaluations", body, HTTP_IDEMPOTENCY_KEY="k", **call)
-    again = client.post(f"/api/v1/artifacts/{child.pk}/evaluations", body, HTTP_IDEMPOTENCY_KEY="k", **call)
+    first = client.post(f"/api/v1/models/{child.pk}/evaluations", body, HTTP_IDEMPOTENCY_KEY="k", **call)
+    again = client.post(f"/api/v1/models/{child.pk}/evaluations", body, HTTP_IDEMPOTENCY_KEY="k", **call)
     assert first.status_code == 201 and first.json()["id"] == again.json()["id"], first.content
-    assert client.get("/api/v1/artifacts/999/evaluations", **call).status_code == 404
-    bad = client.post(f"/api/v1/artifacts/{child.pk}/evaluations", json.dumps({"params": {"pasted": "{"}}), **call)
+    assert client.get("/api/v1/models/999/evaluations", **call).status_code == 404
+    bad = client.post(f"/api/v1/models/{child.pk}/evaluations", json.dumps({"params": {"pasted": "{"}}), **call)
     assert bad.status_code == 422 and "Line 1" in bad.json()["error"]["what"]
     plain = client.post("/api/v1/jobs", json.dumps({"kind": "evaluate", "server": "kp-01", "params": {
         "child": "/a", "parent": "/a"}}), **call)  # fmt: skip
