@@ -20,7 +20,7 @@ from deployments.artifacts.asked import ENGINES
 from deployments.artifacts.prompts import LANGUAGES, MOST_PROMPTS
 from deployments.models import Artifact, ArtifactPlace, Attempt, Evaluation, EvaluationAnswer
 from deployments.row_locks import lock_artifact
-from deployments.services import model_gate, told
+from deployments.services import artifacts, model_gate, told
 from deployments.steps import Text
 
 KIND = "evaluate"
@@ -63,6 +63,7 @@ def evaluation_told(attempt: Attempt, data: dict[str, Any]) -> None:
                 "job": attempt.job_id, "evaluation": evaluation.pk, "engine": evaluation.engine,
                 "at": timezone.now().isoformat()}  # fmt: skip
         Artifact.objects.filter(pk=evaluation.artifact.pk).update(gate=gate)
+        artifacts.tell_soon()
 
 
 def _evaluation(attempt: Attempt) -> Evaluation:
@@ -179,6 +180,7 @@ def promote(artifact: Artifact, reason: str, *, by: User) -> None:
         promoted = {"by": by.username, "reason": reason, "at": timezone.now().isoformat()}
         found.gate = {**found.gate, "promoted": promoted}
         found.save(update_fields=["gate"])
+        artifacts.tell_soon()
         audit.record(by, "artifact.promoted", found, reason=reason, job=found.gate.get("job"))
 
 

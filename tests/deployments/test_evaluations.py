@@ -94,6 +94,14 @@ def test_answers_and_verdict_become_rows_and_the_gate(attempt, child, parent):
     assert evaluations.promotable(child) and evaluations.why_not(child) == ""
 
 
+def test_pages_of_models_hear_of_it(attempt, child, monkeypatch, django_capture_on_commit_callbacks):
+    heard = []
+    monkeypatch.setattr("console.live.publish", lambda *words: heard.append(words))
+    with django_capture_on_commit_callbacks(execute=True):
+        tell(attempt, [pair()])
+    assert ("artifacts", "moved", {}) in heard
+
+
 def test_it_travels_as_events_of_the_job(attempt, child, spool):
     lines = [json.dumps({"told": "answer", "data": {"n": 1, **pair().as_json()}}),
              json.dumps({"told": "evaluation", "data": {"measured": judge.measure([pair()]).as_json()}})]  # fmt: skip
