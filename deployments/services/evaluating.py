@@ -110,7 +110,10 @@ def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
             _("Choose free NPUs, or wait until these have ended."),
             code="npus_held",
         )
-    return {**{name: value for name, value in defaults().items() if name not in params}, "stacks": root}
+    found: dict[str, Any] = {name: value for name, value in defaults().items() if name not in params}
+    if params.get("npus") and params.get("dtype", "auto") == "auto" and server.family.startswith("310P"):
+        found["dtype"] = "float16"  # such chips have no bfloat16, which auto takes
+    return {**found, "stacks": root}
 
 
 def holders(server: Server, bus_ids: list[str]) -> list[str]:

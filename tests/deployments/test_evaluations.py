@@ -192,6 +192,15 @@ def test_npus_that_processes_hold_are_not_taken(client, child, server, monkeypat
     assert Job.objects.get().locks == ["npu:0000:82:00.0"]
 
 
+@pytest.mark.parametrize("family, dtype, taken", [
+    ("310P3", "auto", "float16"), ("310P3", "float32", "float32"), ("910B3", "auto", "auto"),
+])  # fmt: skip
+def test_chips_without_bfloat16_get_float16(child, server, family, dtype, taken):
+    server.family = family
+    params = {"child": "/c", "parent": "/p", "npus": ["0000:81:00.0"], "dtype": dtype}
+    assert {**params, **evaluating.fill(server, params)}["dtype"] == taken
+
+
 def test_the_form_queues_a_job_with_the_sites_budget(client, child, server):
     with override_settings(GATE_BUDGET=0.05, GATE_AGREEMENT=0.5):
         answer = log_in(client).post("/models/evaluate", {"artifact": child.pk, "ticket": "T-1"})
