@@ -4,6 +4,7 @@ import array
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from deployments.agent.processes import session_members
 from deployments.kinds import evaluate
 from tests.engines import tiny_model
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 RECIPE = """apiversion: modelslim_v1
@@ -128,3 +131,24 @@ def test_two_float_models_are_asked_by_vllm(cpu_stack, parent, tmp_path):
     for one, same in zip(answers, by_reference, strict=True):
         assert one["parent_perplexity"] == pytest.approx(same["parent_perplexity"], rel=0.15), "two engines, one model"
     print(verdict["sentence"][1])
+
+
+def test_a_cancel_leaves_nothing_of_vllm(cpu_stack, parent, tmp_path):
+    (tmp_path / "stacks").mkdir()
+    (tmp_path / "stacks" / "current").symlink_to(cpu_stack)
+    child = shutil.copytree(parent, tmp_path / "same")
+    params = evaluate.Params(child=str(child), parent=str(parent), stacks=str(tmp_path / "stacks"), engine="vllm")
+    step = evaluate.steps(params)[1]
+    argv = [sys.executable if word == "{python}" else word for word in step.argv]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=log, stderr=log, start_new_session=True)
+    try:
+        until(lambda: b"Initializing a V1 LLM engine" in (tmp_path / "log").read_bytes(), 600, 0.2)
+        assert len(session_members(process.pid)) > 2, "the server and its engine are processes of their own"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        until(lambda: not session_members(process.pid), 5)
+    finally:
+        for pid in session_members(process.pid):
+            os.kill(pid, signal.SIGKILL)
