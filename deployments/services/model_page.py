@@ -129,7 +129,7 @@ def actions(artifact: Artifact, there: Sequence[ArtifactPlace]) -> list[Action]:
     here = next((place for place in there if place.whole), None)
     if here is None:
         return []
-    filled = {"artifact": artifact.pk, "server": here.server.name, "path": here.path}
+    filled = {"artifact": artifact.pk, "place": here.pk}
     wanted = [
         (_("Copy to a server"), "deployments:model-copy", "model_copy", "copy"),
         (_("Quantize"), "deployments:model-quantize", "quantize", "stack"),

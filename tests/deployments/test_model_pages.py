@@ -274,7 +274,7 @@ def test_only_known_copies_are_deleted_and_no_batch_does(rest, server):
     assert rest("post", "/jobs", new).json()["error"]["code"] == "unknown_place"
     new["params"] = {"path": "/data/m", "fingerprint": "a" * 64}
     assert rest("post", "/jobs", new).json()["error"]["code"] == "filled_in"
-    batch = {"kind": "model_delete", "params": {"path": "/data/m"}, "names": ["kp-01"]}
+    batch = {"kind": "model_delete", "params": {"path": "/data/m"}, "select": {"names": ["kp-01"]}}
     assert rest("post", "/batches", batch).json()["error"]["code"] == "one_by_one"
     one.gone_at = timezone.now()
     one.save()
