@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from console.errors import Conflict
 from deployments import locks
-from deployments.models import Job
+from deployments.models import Job, JobState
 from deployments.models.job import UNDER_WAY
 from deployments.services import wheel_bundles
 from deployments.services.bundle_make import aside, swap
@@ -20,6 +20,7 @@ from deployments.stacks import bundles
 from deployments.stacks.bundles import BadBundle, digest_of
 
 Say = Callable[[str], None]
+NOT_BEGUN = (JobState.DRAFT, JobState.WAITING_APPROVAL)  # of a campaign that goes on, or waits for somebody
 SPARE_BYTES = 64 << 20
 
 
@@ -101,8 +102,8 @@ def check_kept(kept: Path) -> dict[str, Any]:
 
 def check_unused(name: str) -> None:
     """Raises Conflict naming the jobs that install from this bundle, or are about to."""
-    rows = Job.objects.filter(kind="install", state__in=UNDER_WAY).select_related("server").order_by("pk")
-    using = [row for row in rows if str(row.params.get("bundle", "")).partition("@")[0] == name]
+    rows = Job.objects.filter(kind="install", state__in=(*NOT_BEGUN, *UNDER_WAY)).select_related("server")
+    using = [row for row in rows.order_by("pk") if str(row.params.get("bundle", "")).partition("@")[0] == name]
     if using:
         jobs = ", ".join(f"#{row.pk} ({row.server.name})" for row in using[:5])
         raise Conflict(
@@ -114,7 +115,7 @@ def check_unused(name: str) -> None:
 
 @contextmanager
 def alone(home: Path) -> Iterator[None]:
-    """One import or removal at a time. Raises Conflict."""
+    """One import or removal at a time; what one that was killed has left goes first. Raises Conflict."""
     lock = locks.take_lock(home.with_name(f"{home.name}.lock"))
     if lock is None:
         raise Conflict(
@@ -123,6 +124,8 @@ def alone(home: Path) -> Iterator[None]:
             code="bundle_busy",
         )
     try:
+        for left in [*home.glob(".making-*"), *home.glob(".gone-*")]:
+            shutil.rmtree(left, ignore_errors=True)
         yield
     finally:
         os.close(lock)
@@ -133,4 +136,6 @@ def take_out(name: str) -> None:
     found = wheel_bundles.find(name)
     with alone(wheel_bundles.folder()):
         check_unused(found.name)
-        shutil.rmtree(wheel_bundles.folder() / found.name)
+        gone = wheel_bundles.folder() / f".gone-{found.name}"
+        (wheel_bundles.folder() / found.name).rename(gone)  # from here on nobody is handed half of it
+        shutil.rmtree(gone)

@@ -7,6 +7,7 @@ of its list without torch and CUDA.
 
 from collections.abc import Mapping
 
+from deployments.stacks import indexes
 from deployments.stacks.activate import TOOLS
 from deployments.stacks.cann_layer import with_env
 from deployments.stacks.draft import PIP_S, Draft, PlannedStep
@@ -114,8 +115,9 @@ def plan(draft: Draft, set_env: list[str]) -> None:
 
 def _venv(draft: Draft, key_: str, title: Text, python: Python, venv: str) -> None:
     """Make an environment. One that is there and is not what it is to be is made anew; where nobody knows, pip brings
-    it to the pins."""
+    it to the pins, but one in which pip was killed is made anew, too: pip takes its halves for whole."""
     there = Evidence(f"{venv}/bin/python", "")
+    argv = (python.path, "-m", "venv", "--clear", venv)
     if any(one.path.startswith(f"{venv}/") for one in draft.installed.pythons or ()):
         draft.warn(
             f"{venv} 已存在而版本不符，会重建：从它启动的引擎须先停下。",
@@ -124,10 +126,8 @@ def _venv(draft: Draft, key_: str, title: Text, python: Python, venv: str) -> No
         if all(step.key != "retire" for step in draft.steps):
             words = Text("确认没有进程在用它，并停用", "See that no process uses it, and take it out of use")
             _step(draft, "retire", words, python_module("deployments.stacks.retire", draft.folder))
-        anew = (python.path, "-m", "venv", "--clear", venv)
-        draft.add(PlannedStep(key_, "python", title, argv=anew, reads=there, means=VENV_MEANS, fills=venv))
+        draft.add(PlannedStep(key_, "python", title, argv=argv, reads=there, means=VENV_MEANS, fills=venv))
         return
-    argv = (python.path, "-m", "venv", venv)
     draft.add(PlannedStep(key_, "python", title, argv=argv, reads=there, once=True, means=VENV_MEANS, fills=venv))
 
 
@@ -250,7 +250,7 @@ def settled(draft: Draft) -> tuple[tuple[str, str], ...]:
 
 def signed_in(draft: Draft, argv: tuple[str, ...]) -> tuple[str, ...]:
     """The command with the authority and the logins of the site, where its indexes ask for them."""
-    return (*python_module("deployments.agent.indexed"), *argv) if draft.options.private else argv
+    return (*indexes.SIGNED_IN, *argv) if draft.options.private else argv
 
 
 def _step(

@@ -1,9 +1,11 @@
 """What is put into a bundle by hand, what an import waits for, and where a bundle fits."""
 
+import http.client
 import io
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -183,9 +185,11 @@ def test_an_import_beside_a_job_that_installs_from_it_is_refused(kept, made, ser
     )
     changed = json.loads((made / MANIFEST).read_text()) | {"made": "later"}
     (made / MANIFEST).write_text(json.dumps(changed))
-    for words in (["import", str(made)], ["remove", kept.name]):
-        with pytest.raises(CommandError, match=f"Jobs install from the bundle .*#{job.pk} .kp-1"):
-            call_command("bundle", *words)
+    for state in (JobState.QUEUED, JobState.DRAFT, JobState.WAITING_APPROVAL):  # the latter two of a campaign
+        Job.objects.update(state=state)
+        for words in (["import", str(made)], ["remove", kept.name]):
+            with pytest.raises(CommandError, match=f"Jobs install from the bundle .*#{job.pk} .kp-1"):
+                call_command("bundle", *words)
     assert wheel_bundles.find(kept.name).digest == kept.digest
     Job.objects.update(state=JobState.SUCCEEDED)
     assert bundle_import.bring_in(made, lambda _line: None).digest != kept.digest
@@ -248,6 +252,19 @@ def test_servers_fetch_the_packages_that_they_are_told(agent, kept, tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == sorted([TOOLKIT, OPS])
     with pytest.raises(Stopped, match="cannot be used"):
         wheels.fetch_all(agent.config, kept.name, kept.digest, folder, ["Ascend-cann-other.run"])
+
+
+@pytest.mark.parametrize(
+    "error", [TimeoutError("timed out"), ConnectionResetError("reset"), http.client.IncompleteRead(b"")]
+)
+def test_a_manifest_that_is_cut_off_on_its_way_is_said_in_words(agent, kept, tmp_path, monkeypatch, error):
+    def cut(_most):
+        raise error
+
+    monkeypatch.setattr(pages, "ask", lambda *_words, **_more: SimpleNamespace(read=cut))
+    with pytest.raises(Stopped, match="did not come whole"):
+        wheels.fetch_all(agent.config, kept.name, kept.digest, tmp_path / "w")
+    assert not (tmp_path / "w").exists()
 
 
 def test_a_servers_disk_that_is_too_small_is_said_before_anything_is_fetched(agent, kept, tmp_path, monkeypatch):
