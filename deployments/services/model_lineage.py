@@ -105,7 +105,7 @@ def _node(row: Artifact, asked: Artifact) -> Node:
 def edge_word(row: Artifact) -> str:
     """How a model came about, in the reader's language."""
     if row.via == Via.FOUND and row.parent_id:
-        return str(Via.QUANTIZED.label) if row.format == "quantized" else _("made")
+        return str(Via.QUANTIZED.label) if row.format == "quantized" else _("made of it")
     return str(Via(row.via).label) if row.via in Via.values else row.via
 
 

@@ -60,7 +60,7 @@ def test_the_lineage_is_walked_by_keyboard_and_is_a_table_too(console, pages, ma
     drawn = page.locator(".lineage a[href^='/models/']")
     expect(drawn).to_have_count(8)
     here = page.locator(".lineage .here")
-    assert 0 <= here.bounding_box()["x"] and here.bounding_box()["x"] + here.bounding_box()["width"] <= 360
+    assert here.bounding_box()["x"] >= 0 and here.bounding_box()["x"] + here.bounding_box()["width"] <= 360
     drawn.first.focus()
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/models/{made['parent']}/")

@@ -203,7 +203,7 @@ def test_known_copies_are_read_again_in_one_job(browser, server, rest):
     params = Job.objects.latest("pk").params
     assert [params["folder"], *params["also"]] == paths
     browser.post(address, {"server": "kp-01", "again": "1", "path": "/data/x1"})
-    assert Job.objects.latest("pk").params == {"folder": "/data/x1", "also": [], "digests": False}
+    assert Job.objects.latest("pk").params == {"folder": "/data/x1", "also": [], "digests": False, "known": True}
     made = rest("post", "/models/scan", {"server": "kp-01", "folder": "/srv"})
     assert made.status_code == 201 and made.json()["params"]["folder"] == "/srv"
 
