@@ -36,5 +36,5 @@ def lock_job(pk: int) -> Job:
 
 
 def lock_artifact(pk: int) -> Artifact:
-    """A model's row; it belongs to no server, and nothing else is locked behind it. Raises Artifact.DoesNotExist."""
+    """The artifact's row as it is now, locked after every server's. Raises Artifact.DoesNotExist."""
     return Artifact.objects.select_for_update(no_key=True).get(pk=pk)

@@ -1,4 +1,4 @@
-"""`python -m deployments.artifacts.scan [--digests] [--known] [--] FOLDER…`: tell the console of every model in them."""
+"""`python -m deployments.artifacts.scan [--digests] [--known] [--] FOLDER…`: tell the console of all models in them."""
 
 import os
 import shutil

@@ -13,7 +13,7 @@ from deployments.artifacts.read import Model, Problem
 from deployments.demo.scene import Scene
 from deployments.steps import Text
 
-FOLDER = "/data/models"
+FOLDER = "/opt/ascend-console/models"  # where consoles look unless told otherwise
 FILE = "simulated-model.json"
 # (folder's name, row of the catalogue, what it is, which third of the servers has it; None: each).
 FLEET = (
