@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from console.models import ApiToken
 from deployments.models import Artifact, ArtifactPlace, Job, Server
-from deployments.services import model_catalogue, model_changes, model_list
+from deployments.services import model_catalogue, model_changes, model_list, model_page
+from deployments.views import own_pages
 from tests.deployments.model_rows import MISSING, artifact, place
 
 HOSTILE = ["<script>alert(1)</script>", "\u202egnp.exe", "名" * 200, "a" * 200, "{{ 7|add:7 }}", '" onload="x']
@@ -280,6 +281,26 @@ def test_only_known_copies_are_deleted_and_no_batch_does(rest, server):
     one.save()
     assert rest("post", f"/models/copies/{one.pk}/delete", {"confirm": "m"}).json()["error"]["code"] == "already_gone"
     assert rest("get", "/models/copies/999/uses").json()["error"]["code"] == "unknown_place"
+
+
+def test_again_leads_to_the_question_of_that_copy(browser, server):
+    here = place(artifact("m"), server, "/data/m")
+    assert own_pages.address("model_delete", {"path": "/data/m"}, "kp-01") == f"/models/copies/{here.pk}/delete"
+    assert own_pages.address("model_delete", {"path": "/data/n"}, "kp-01") == "/models/"
+    assert own_pages.address("model_delete", {}, "kp-01") == "/models/"
+
+
+def test_what_can_be_done_is_offered_where_its_page_or_kind_is_there(browser, looks, server, monkeypatch):
+    one = artifact("m")
+    place(one, server, "/data/m")
+    routes = {"deployments:model-quantize": "/q", "deployments:model-copy": "/c"}
+    monkeypatch.setattr(model_page, "address", lambda name, **query: routes.get(name, "") and f"{routes[name]}?{query}")
+    shown = page(browser, "model-detail", one.pk).context["actions"]
+    urls = {action.url.partition("?")[0] for action in shown}
+    assert {"/q", "/c"} <= urls and all("'path': '/data/m'" in a.url for a in shown if a.url.startswith("/c"))
+    assert page(looks, "model-detail", one.pk).context["actions"] == []
+    ArtifactPlace.objects.update(problems=[MISSING])
+    assert page(browser, "model-detail", one.pk).context["actions"] == []
 
 
 # ---------- forms, catalogue, REST ----------
