@@ -22,6 +22,7 @@ from deployments.inventory_api import router as inventory_router
 from deployments.model_api import router as model_router
 from deployments.models import Attempt, Job, JobState
 from deployments.services import approvals, approving, jobs, logs, package_sources, stacks, waiting, wheel_bundles
+from deployments.serving_api import router as serving_router
 
 router = Router(tags=["jobs"])
 router.add_router("", batch_router)
@@ -31,6 +32,7 @@ router.add_router("", agent_router)
 router.add_router("", guard_router)
 router.add_router("", host_router)
 router.add_router("", model_router)
+router.add_router("", serving_router)
 
 
 class NewJob(Strict):
