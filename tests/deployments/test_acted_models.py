@@ -31,11 +31,11 @@ def test_a_look_tells_of_whole_and_half_models_and_of_the_parent(acted):
 
 def test_the_fleet_has_a_quantized_child_beside_its_parent_and_a_half_one():
     for index in range(12):
-        here = {one["path"].rpartition("/")[2]: one for one in models._of_fleet(index)}
+        here = {one["path"].rpartition("/")[2]: one for one in models.of_fleet(index)}
         child = here.get("Qwen3-30B-A3B-w8a8")
         if child:
             assert child["parent"] == here["Qwen3-30B-A3B"]["model"]["fingerprint"]
-    every = {one["path"].rpartition("/")[2]: one["model"] for index in range(3) for one in models._of_fleet(index)}
+    every = {one["path"].rpartition("/")[2]: one["model"] for index in range(3) for one in models.of_fleet(index)}
     assert set(every) == {row[0] for row in models.FLEET}
     assert [problem[2] for problem in every["Qwen2.5-72B-Instruct"]["problems"]] == [True] * 3
 
