@@ -11,7 +11,7 @@ import time
 import zlib
 from datetime import timedelta
 
-from tests.browser.seeded_models import model_told, models, no_models
+from tests.browser.seeded_artifacts import model_told, models, no_models
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
