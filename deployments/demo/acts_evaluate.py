@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from deployments.artifacts import asked, judge, prompts, verdict
 from deployments.artifacts.judge import Answer, Budget, Pair
 from deployments.artifacts.prompts import BadPrompts, Prompt
-from deployments.demo.scene import DONE, Act, Ended, Item
+from deployments.demo.scene import DONE, Act, Ended, Told
 from deployments.steps import Text
 
 NAMES = ("deployments.artifacts.answers", "deployments.artifacts.verdict")
@@ -77,10 +77,10 @@ def _verdict(words: Sequence[str], env: Mapping[str, str]) -> Act:
     ask, budget = _ask(words)
     found = [_pair(ask, one) for one in _prompts(env)]
     for n, pair in enumerate(found, 1):
-        yield Item(told="answer", data={"n": n, **pair.as_json()})
+        yield Told(told="answer", data={"n": n, **pair.as_json()})
     took_s = 2 * (STARTS_S + PROMPT_S * len(found))
     whole = verdict.told(ask, _engine(ask), [SIMULATED], judge.measure(found), budget, took_s)
-    yield Item(told="evaluation", data={**whole, "notes": [list(one) for one in whole["notes"]]})
+    yield Told(told="evaluation", data={**whole, "notes": [list(one) for one in whole["notes"]]})
     yield " ".join(whole["sentence"])
     return DONE
 

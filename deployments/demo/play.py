@@ -164,8 +164,7 @@ class Play:
     def _hear(self, said: str | float | Item | Told, heard: Heard, maker: LineMaker) -> float:
         """Pass on what an act says; for how long (at the usual speed) it then pauses."""
         if isinstance(said, Item):
-            what = "told" if "told" in said else "item"
-            self.attempt.writer.event(what, **{name: value for name, value in said.items() if name != "e"})
+            self.attempt.writer.event("item", **{name: value for name, value in said.items() if name != "e"})
             return 0.0
         if isinstance(said, Told):
             self.attempt.writer.event("told", told=said["told"], data=said["data"])
