@@ -75,7 +75,7 @@ def check(asked: Asked) -> Taken:
     kept = estimate.embedding(model.vocab, model.hidden, model.dtype, tied=model.tied)
     size = estimate.output(model.weight_bytes, kept, model.dtype, asked.type)
     taken = Taken(model, recipe, choice.level, choice.tags, size, float16=asked.family == "310P")
-    _model(taken, asked)
+    _model(taken, asked, catalogue.adapters.get(asked.model_type, recipes.DEFAULT))
     _recipe(taken, asked, choice, catalogue)
     _memory(taken, asked, kept)
     _disk(taken, asked)
@@ -84,26 +84,31 @@ def check(asked: Asked) -> Taken:
 
 
 def check_paths(model: Path, to: Path) -> None:
-    """Raises BadModel."""
-    for path in (model, to):
-        if wrong := paths.problem(str(path)):
-            raise BadModel(wrong)
-        if not CLEAN.fullmatch(str(path)):
-            raise BadModel(
-                Text(
-                    f"msModelSlim 只接受由字母、数字与 . _ - / 组成的路径，而 {path} 含有别的字符。请改名，或复制到这样的路径。",
-                    f"msModelSlim takes only paths of letters, digits and . _ - /, and {path} has others. Rename it, or copy "
-                    "it to such a path.",
-                )
-            )
+    """The same with what links lead to. Raises BadModel."""
+    if wrong := path_problem(str(model), str(to)):
+        raise BadModel(wrong)
     real, real_to = os.path.realpath(model), posixpath.join(os.path.realpath(to.parent), to.name)
-    if paths.inside(real_to, real) or paths.inside(real, real_to):
-        raise BadModel(
-            Text(
-                f"目标 {to} 与源模型 {model} 互相包含。请选择源模型之外的新目录。",
-                f"The target {to} and the model {model} lie within each other. Choose a new folder outside the model.",
+    if wrong := path_problem(real, real_to):
+        raise BadModel(wrong)
+
+
+def path_problem(model: str, to: str) -> Text | None:
+    """What is wrong with the two folders by their names alone; None where nothing is."""
+    for path in (model, to):
+        if wrong := paths.problem(path):
+            return wrong
+        if not CLEAN.fullmatch(path):
+            return Text(
+                f"msModelSlim 只接受由字母、数字与 . _ - / 组成的路径，而 {path} 含有别的字符。请改名，或复制到这样的路径。",
+                f"msModelSlim takes only paths of letters, digits and . _ - /, and {path} has others. Rename it, or copy "
+                "it to such a path.",
             )
+    if paths.inside(to, model) or paths.inside(model, to):
+        return Text(
+            f"目标 {to} 与源模型 {model} 互相包含。请选择源模型之外的新目录。",
+            f"The target {to} and the model {model} lie within each other. Choose a new folder outside the model.",
         )
+    return None
 
 
 def _choice(asked: Asked, catalogue: recipes.Catalogue) -> tuple[Choice, Recipe]:
@@ -128,7 +133,7 @@ def no_recipe(catalogue: recipes.Catalogue, asked: Asked) -> Text:
     )
 
 
-def _model(taken: Taken, asked: Asked) -> None:
+def _model(taken: Taken, asked: Asked, family: str) -> None:
     model = taken.model
     taken.say("model", "模型", "Model", f"{model.architecture or '—'}, {amount(model.weight_bytes)}, {model.dtype or '—'}")
     if model.format != "hf":
@@ -139,7 +144,7 @@ def _model(taken: Taken, asked: Asked) -> None:
                 "in float (BF16, FP16).",
             )
         )
-    if model.quant_type.startswith("FP8") and model.format == "hf":
+    if model.quant_type.startswith("FP8") and family not in recipes.READ_FP8:
         taken.refuse(
             Text("这是 FP8 权重：先用作业“转换”做成 BF16。", "These are FP8 weights: convert them to BF16 first.")
         )

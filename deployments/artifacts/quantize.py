@@ -121,7 +121,7 @@ def finish(asked: Asked) -> None:
             )
         )
     made = verify.check(part, asked.model, asked.type)
-    _readable(part)
+    readable(part)
     target.finish(part, asked.target)
     child = report.made(asked.target, via="quantized", parent=parent.fingerprint)
     for item in results(parent, child, made, noted):
@@ -129,7 +129,7 @@ def finish(asked: Asked) -> None:
         _report(item)
 
 
-def _readable(part: Path) -> None:
+def readable(part: Path) -> None:
     """The tool lets its own account alone read what it writes; whoever serves the model has to read it, too."""
     for path in part.rglob("*"):
         if not path.is_symlink():

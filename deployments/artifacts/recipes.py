@@ -10,12 +10,14 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from deployments.artifacts import BadModel, quant_words
 from deployments.steps import Text
 
+TABLE = Path(__file__).with_name("msmodelslim_recipes.json")
 INSIDE = Path(__file__).with_name("recipes_inside.py")
 ANSWERS_S = 120.0
 ENGINE = "vLLM-Ascend"
@@ -29,6 +31,8 @@ HARDWARE: dict[str, tuple[str, ...]] = {
     "": ("CPU",),
 }
 WHOLE, LAYERS = "whole", "layers"
+# Families whose adapters read FP8 weights themselves (msmodelslim/model/*/convert_fp8_to_bf16.py, model_adapter.py).
+READ_FP8 = ("deepseek_v3", "deepseek_v3_2", "deepseek_v4", "glm_5", "kimi_k2", "minimax_m2")
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,19 @@ def types_for(catalogue: Catalogue, model_type: str, hardware: str) -> dict[str,
     order = ("verified", "other_hardware", "default")
     kept = [(kind, choice) for kind, choice in found.items() if choice.recipe]
     return dict(sorted(kept, key=lambda pair: order.index(pair[1].level)))
+
+
+@lru_cache(maxsize=1)
+def built_in() -> Catalogue:
+    """That of the released tool, from a table beside this file (scripts/msmodelslim_recipes.py)."""
+    return catalogue_of(json.loads(TABLE.read_text(encoding="utf-8")))
+
+
+@lru_cache(maxsize=1)
+def support() -> dict[str, Any]:
+    """What vLLM-Ascend loads by family and type, and what calibration sets hold (quant_support.json)."""
+    found: dict[str, Any] = json.loads(TABLE.with_name("quant_support.json").read_text(encoding="utf-8"))
+    return found
 
 
 # ---------- the installed package ----------

@@ -44,19 +44,18 @@ class Verified(NamedTuple):
 def check(made: Path, parent: Path, quant_type: str) -> Verified:
     """Raises BadModel naming the first things that are wrong."""
     if not (made / DESCRIPTION).is_file():
-        raise _wrong([Text(f"没有 {DESCRIPTION}", f"there is no {DESCRIPTION}")])
+        raise wrong([Text(f"没有 {DESCRIPTION}", f"there is no {DESCRIPTION}")])
     model = read(made)
     if model.problems:
-        raise _wrong([problem.text for problem in model.problems])
+        raise wrong([problem.text for problem in model.problems])
     described = kinds(read_json(made / DESCRIPTION))
     headers, before = _headers(made), _headers(parent)
     tensors = {name: tensor for one in headers.values() for name, tensor in one.tensors.items()}
     wanted = {name: tensor for one in before.values() for name, tensor in one.tensors.items()}
-    wrong = [*_described(tensors, described), *_covered(wanted, tensors, described, tied=read(parent).tied)]
-    wrong += _types(tensors, described) + _asked(described, quant_type)
-    wrong += _scales(made, headers)
-    if wrong:
-        raise _wrong(wrong)
+    found = [*_described(tensors, described), *_covered(wanted, tensors, described, tied=read(parent).tied)]
+    found += _types(tensors, described) + _asked(described, quant_type) + _scales(made, headers)
+    if found:
+        raise wrong(found)
     weights = {name: kind for name, kind in described.items() if is_weight(name) and name.endswith(".weight")}
     return Verified(len(tensors), dict(Counter(weights.values())))
 
@@ -84,7 +83,7 @@ def _covered(
     wanted: dict[str, Tensor], tensors: dict[str, Tensor], described: dict[str, str], *, tied: bool
 ) -> list[Text]:
     """Each weight of the parent has its counterpart, of the same shape where it was not packed."""
-    needed = {name: one for name, one in wanted.items() if not UNNEEDED.search(name)}
+    needed = {name: one for name, one in wanted.items() if is_weight(name) and not UNNEEDED.search(name)}
     gone = [name for name in needed if name not in tensors and not (tied and name == "lm_head.weight")]
     packed = ("W4", "W16A16S")
     other = [
@@ -178,7 +177,7 @@ def _named(zh: str, en: str, names: Iterable[str]) -> list[Text]:
     return [Text(f"{zh}（{len(found)}）：{some}", f"{en} ({len(found)}): {some}")]
 
 
-def _wrong(problems: list[Text]) -> BadModel:
+def wrong(problems: list[Text]) -> BadModel:
     zh = "；".join(one.zh.rstrip("。") for one in problems[:MOST_NAMED])
     en = "; ".join(one.en.rstrip(".") for one in problems[:MOST_NAMED])
     return BadModel(
