@@ -1,7 +1,7 @@
 """`python -m deployments.artifacts.convert take|run|finish|tidy --how … --model … --target …`: the steps of the job.
 
-Weights are converted by msModelSlim with a configuration that is made here from the model's own headers; graphs by atc or
-converter_lite, which are steps of their own between `take` and `finish`.
+Weights are converted by msModelSlim with a configuration that is made here from the model's own headers; graphs by atc
+or converter_lite, which are steps of their own between `take` and `finish`.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from deployments.artifacts import BadModel, modelslim, paths, quant_checks, repo
 from deployments.artifacts.config import read_json
 from deployments.artifacts.convert_words import NOT_FOR_VLLM, WAYS
 from deployments.artifacts.progress import amount, clock
-from deployments.artifacts.quantize import NOTE, readable, disk_error, empty, note
+from deployments.artifacts.quantize import NOTE, disk_error, empty, note, readable
 from deployments.artifacts.read import is_weight, read
 from deployments.artifacts.tensors import Tensor, header
 from deployments.stacks.said import FINE, ended
@@ -73,7 +73,8 @@ def take(how: str, model: Path, to: Path) -> None:
         raise BadModel(
             Text(
                 f"{model} 里没有要转换的权重：它是 {found.dtype or '—'}，不是 FP8。vLLM-Ascend 可以直接加载它。",
-                f"{model} holds no weights to convert: it is {found.dtype or '—'}, not FP8. vLLM-Ascend loads it as it is.",
+                f"{model} holds no weights to convert: it is {found.dtype or '—'}, not FP8. vLLM-Ascend loads it as "
+                "it is.",
             )
         )
     part = target.begin(to)
@@ -143,7 +144,10 @@ def check_floats(part: Path, model: Path) -> None:
     ]  # fmt: skip
     if lost:
         wrong.append(
-            Text(f"{len(lost)} 个权重缺失或不是浮点，如 {lost[0]}", f"{len(lost)} weights are missing or no floats, {lost[0]} for one")
+            Text(
+                f"{len(lost)} 个权重缺失或不是浮点，如 {lost[0]}",
+                f"{len(lost)} weights are missing or no floats, {lost[0]} for one",
+            )
         )
     if "quantization_config" in read_json(part / "config.json"):
         wrong.append(Text("config.json 仍说是 FP8", "config.json still says FP8"))

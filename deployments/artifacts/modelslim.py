@@ -29,7 +29,7 @@ def device(npus: int) -> str:
 
 
 def command(
-    tools: Path, *, source: str, save: str, device: str, quant_type: str = "", model_type: str = "", config: str = "",
+    tools: Path | str, *, source: str, save: str, device: str, quant_type: str = "", model_type: str = "", config: str = "",
     tags: tuple[str, ...] = (ENGINE,), trust: bool = False,
 ) -> list[str]:  # fmt: skip
     """The argument list. A recipe's file takes the place of the type; a conversion has no model type either."""
@@ -81,7 +81,7 @@ class Layers:
 
 
 def run(argv: list[str], *, activate: str, cpu: bool, layers: int) -> int:
-    """Start the tool and pass on all it prints, with a line of our own for each layer. Its exit code, as a shell has it.
+    """Start the tool, pass on all it prints, with a line of our own for each layer. Its exit code, as a shell has it.
 
     It stays in our process group, so that who ends the step ends it too.
     """

@@ -7,6 +7,7 @@ import re
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from deployments.artifacts import BadModel, estimate, paths, recipes, target
 from deployments.artifacts.progress import amount
@@ -14,6 +15,7 @@ from deployments.artifacts.read import Model, read
 from deployments.artifacts.recipes import Choice, Recipe
 from deployments.steps import Text
 
+Item = dict[str, Any]  # of a report, as agent/items.py takes it
 CLEAN = re.compile(r"[_A-Za-z0-9/.-]+")  # the tool takes no other signs in paths
 FIRST_ROWS, MOST_ROWS, MOST_CALIBRATION = 3, 100_000, 200 * 1024 * 1024
 OUT_OF_SHARE = 0.95
@@ -54,11 +56,11 @@ class Taken:
     tags: tuple[str, ...]
     output: estimate.Range
     float16: bool = False
-    items: list[dict[str, object]] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
     refusals: list[Text] = field(default_factory=list)
 
     def say(self, key: str, zh: str, en: str, found: str, verdict: str = "ok", wanted: str = "") -> None:
-        item = {"key": f"quantize.{key}", "title": [zh, en], "verdict": verdict, "found": found}
+        item: Item = {"key": f"quantize.{key}", "title": [zh, en], "verdict": verdict, "found": found}
         self.items.append({**item, **({"wanted": wanted} if wanted else {})})
 
     def refuse(self, text: Text) -> None:
@@ -99,8 +101,10 @@ def path_problem(model: str, to: str) -> Text | None:
             return wrong
         if not CLEAN.fullmatch(path):
             return Text(
-                f"msModelSlim 只接受由字母、数字与 . _ - / 组成的路径，而 {path} 含有别的字符。请改名，或复制到这样的路径。",
-                f"msModelSlim takes only paths of letters, digits and . _ - /, and {path} has others. Rename it, or copy "
+                f"msModelSlim 只接受由字母、数字与 . _ - / 组成的路径，而 {path} 含有别的字符。请改名，或复制到这样的"
+                "路径。",
+                f"msModelSlim takes only paths of letters, digits and . _ - /, and {path} has others. Rename it, or "
+                "copy "
                 "it to such a path.",
             )
     if paths.inside(to, model) or paths.inside(model, to):
@@ -128,19 +132,23 @@ def no_recipe(catalogue: recipes.Catalogue, asked: Asked) -> Text:
     return Text(
         f"msModelSlim {catalogue.version} 对 {asked.model_type} 没有 {asked.type} 的配方。它有：{named}。请换一个类型，"
         "或用自己的配方文件。",
-        f"msModelSlim {catalogue.version} has no recipe to make {asked.model_type} {asked.type}. It has: {named}. Choose "
+        f"msModelSlim {catalogue.version} has no recipe to make {asked.model_type} {asked.type}. It has: {named}. "
+        "Choose "
         "another type, or a recipe file of your own.",
     )
 
 
 def _model(taken: Taken, asked: Asked, family: str) -> None:
     model = taken.model
-    taken.say("model", "模型", "Model", f"{model.architecture or '—'}, {amount(model.weight_bytes)}, {model.dtype or '—'}")
+    taken.say(
+        "model", "模型", "Model", f"{model.architecture or '—'}, {amount(model.weight_bytes)}, {model.dtype or '—'}"
+    )
     if model.format != "hf":
         taken.refuse(
             Text(
                 f"{asked.model} 已是 {model.quant_type or model.format}，不能再量化。请选择浮点模型（BF16、FP16）。",
-                f"{asked.model} is {model.quant_type or model.format} already and cannot be quantized again. Choose the model "
+                f"{asked.model} is {model.quant_type or model.format} already and cannot be quantized again. Choose "
+                "the model "
                 "in float (BF16, FP16).",
             )
         )
@@ -154,7 +162,8 @@ def _model(taken: Taken, asked: Asked, family: str) -> None:
         taken.refuse(
             Text(
                 "这个模型带有自己的 Python 代码，量化时会运行它。信任其来源时，勾选“允许模型自带代码”再提交。",
-                "This model has Python code of its own, which quantizing would run. Where you trust where it came from, tick "
+                "This model has Python code of its own, which quantizing would run. Where you trust where it came "
+                "from, tick "
                 "“Allow the model's own code” and queue it again.",
             )
         )
@@ -165,9 +174,13 @@ def _recipe(taken: Taken, asked: Asked, choice: Choice, catalogue: recipes.Catal
     fine = choice.level in ("verified", "own")
     if not choice.known:
         taken.say(
-            "model_type", "模型类型", "Model type", f"{asked.model_type}: msModelSlim {catalogue.version} 不认识，用默认适配器 "
-            "is not known, the default adapter is used", "warning",
-        )  # fmt: skip
+            "model_type",
+            "模型类型",
+            "Model type",
+            f"{asked.model_type}: msModelSlim {catalogue.version} 不认识，用默认适配器 "
+            "is not known, the default adapter is used",
+            "warning",
+        )
     found = f"{recipe.id} ({recipe.type}, {recipe.api}): {words.zh} {words.en}"
     taken.say("recipe", "将使用的配方", "The recipe that is taken", found, "ok" if fine else "warning")
     if choice.level in ("other_hardware", "default") and asked.recipe != "accept":
@@ -175,7 +188,8 @@ def _recipe(taken: Taken, asked: Asked, choice: Choice, catalogue: recipes.Catal
             Text(
                 f"msModelSlim 没有为 {asked.model_type} 的 {asked.type} 验证过的配方，只有 {recipe.id}（{words.zh}）。"
                 "勾选“接受未验证的配方”再提交，或换一个类型。",
-                f"msModelSlim has no recipe verified for {asked.model_type} as {asked.type}, only {recipe.id} ({words.en}). "
+                f"msModelSlim has no recipe verified for {asked.model_type} as {asked.type}, only {recipe.id} "
+                f"({words.en}). "
                 "Tick “Accept a recipe that is not verified” and queue it again, or choose another type.",
             )
         )
@@ -188,10 +202,12 @@ def _recipe(taken: Taken, asked: Asked, choice: Choice, catalogue: recipes.Catal
         )
     if recipe.api == "modelslim_v0" and taken.model.tied:
         taken.say(
-            "tied", "共享的词嵌入", "Tied embedding",
+            "tied",
+            "共享的词嵌入",
+            "Tied embedding",
             "旧版配方（V0）保存共享词嵌入的模型时会失败 V0 recipes fail to save a model whose head is its embedding",
             "warning",
-        )  # fmt: skip
+        )
 
 
 def _memory(taken: Taken, asked: Asked, kept: int) -> None:
@@ -223,13 +239,19 @@ def _disk(taken: Taken, asked: Asked) -> None:
     free = shutil.disk_usage(at).free
     words = f"{amount(taken.output.low)} – {amount(taken.output.high)}"
     fits = free >= taken.output.high + target.SPARE
-    taken.say("disk", "结果大小估计", "Size of the result, estimated", f"{words}; {amount(free)} 可用 free",
-              "ok" if fits else "failed")  # fmt: skip
+    taken.say(
+        "disk",
+        "结果大小估计",
+        "Size of the result, estimated",
+        f"{words}; {amount(free)} 可用 free",
+        "ok" if fits else "failed",
+    )
     if not fits:
         taken.refuse(
             Text(
                 f"{at} 只剩 {amount(free)}，结果约需 {words}。请清理磁盘，或换一个目标目录。",
-                f"{at} has {amount(free)} left, and the result takes about {words}. Make room, or choose another target.",
+                f"{at} has {amount(free)} left, and the result takes about {words}. Make room, or choose another "
+                "target.",
             )
         )
 
@@ -237,7 +259,9 @@ def _disk(taken: Taken, asked: Asked) -> None:
 def _calibration(taken: Taken, asked: Asked, catalogue: recipes.Catalogue) -> None:
     name = asked.calibration or taken.recipe.dataset
     if not name:
-        taken.say("calibration", "校准集", "Calibration set", "配方不需要，或用工具默认的 none is named: mix_calib.jsonl")
+        taken.say(
+            "calibration", "校准集", "Calibration set", "配方不需要，或用工具默认的 none is named: mix_calib.jsonl"
+        )
         return
     if not name.startswith("/"):
         path = Path(catalogue.calib_dir) / name
@@ -293,14 +317,16 @@ def _row(path: Path, n: int, line: str) -> str:
         raise _bad_rows(path, f"第 {n} 行不是对象", f"line {n} is no object")
     text = data.get("inputs_pretokenized", data.get("prompt", line.strip()))
     if not isinstance(text, str) or not text.strip():
-        raise _bad_rows(path, f"第 {n} 行的 inputs_pretokenized 不是文字", f"inputs_pretokenized of line {n} is no text")
+        raise _bad_rows(
+            path, f"第 {n} 行的 inputs_pretokenized 不是文字", f"inputs_pretokenized of line {n} is no text"
+        )
     return text
 
 
 def _bad_rows(path: Path, zh: str, en: str) -> BadModel:
     return BadModel(
         Text(
-            f"校准集 {path} 不能用：{zh}。每行须是 {{\"inputs_pretokenized\": \"…\"}}。",
+            f'校准集 {path} 不能用：{zh}。每行须是 {{"inputs_pretokenized": "…"}}。',
             f'The calibration set {path} cannot be used: {en}. Each line is {{"inputs_pretokenized": "…"}}.',
         )
     )

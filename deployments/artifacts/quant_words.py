@@ -37,15 +37,18 @@ def read(words: str) -> Word:
         kind = plain[:4]
         raise NoType(
             Text(
-                f"msModelSlim 没有“{words.strip()[:40]}”这个类型：动态或静态由配方决定。请选 {kind}，页面会显示将使用的配方。",
-                f"msModelSlim has no type “{words.strip()[:40]}”: whether activations are scaled dynamically or statically is "
+                f"msModelSlim 没有“{words.strip()[:40]}”这个类型：动态或静态由配方决定。请选 {kind}，页面会显示将使用"
+                "的配方。",
+                f"msModelSlim has no type “{words.strip()[:40]}”: whether activations are scaled dynamically or "
+                "statically is "
                 f"decided by the recipe. Choose {kind}; the page shows which recipe is taken.",
             )
         )
     if plain in ("w4a16", "w4a16s"):
         raise NoType(
             Text(
-                "w4a16 只在 msModelSlim 的旧脚本里（Qwen2.5-72B），一键命令没有它。请选 w8a16（精度优先）或 w4a8（体积优先）。",
+                "w4a16 只在 msModelSlim 的旧脚本里（Qwen2.5-72B），一键命令没有它。请选 w8a16（精度优先）或 w4a8（体"
+                "积优先）。",
                 "w4a16 exists in old scripts of msModelSlim only (Qwen2.5-72B); the one-click command has none. Choose "
                 "w8a16 for accuracy, or w4a8 for size.",
             )

@@ -11,11 +11,12 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from deployments.artifacts import BadModel, modelslim, quant_checks, report, target, verify
 from deployments.artifacts.config import read_json
 from deployments.artifacts.progress import amount, clock
-from deployments.artifacts.quant_checks import Asked, Taken
+from deployments.artifacts.quant_checks import Asked, Item, Taken
 from deployments.artifacts.read import Model, read
 from deployments.stacks.said import FINE, ended
 from deployments.steps import Text
@@ -49,9 +50,9 @@ def take(asked: Asked, *, only_look: bool = False) -> None:
     )  # fmt: skip
 
 
-def _report(item: dict[str, object]) -> None:
+def _report(item: Item) -> None:
     if path := os.environ.get("ASCEND_ITEMS"):
-        with open(path, "a", encoding="utf-8") as file:
+        with Path(path).open("a", encoding="utf-8") as file:
             file.write(json.dumps(item) + "\n")
 
 
@@ -88,7 +89,7 @@ def _float16_copy(model: Path) -> Path:
     return folder
 
 
-def note() -> dict[str, object]:
+def note() -> dict[str, Any]:
     """Raises BadModel where no step before has left one."""
     return read_json(NOTE)
 
@@ -99,7 +100,7 @@ def run(asked: Asked) -> int:
     argv = modelslim.command(
         asked.tools, source=str(noted["source"]), save=str(target.part_of(asked.target)), device=asked.device,
         quant_type=asked.type, model_type=asked.model_type, config=str(noted["config"]),
-        tags=tuple(map(str, noted["tags"])), trust=asked.trust,  # type: ignore[call-overload]
+        tags=tuple(map(str, noted["tags"])), trust=asked.trust,
     )  # fmt: skip
     layers = noted["layers"] if isinstance(noted["layers"], int) else 0
     began = time.monotonic()
@@ -116,7 +117,8 @@ def finish(asked: Asked) -> None:
         raise BadModel(
             Text(
                 f"{asked.model} 在量化期间被改动，结果不可信。请确认没有别的程序写入它，再重试。",
-                f"{asked.model} was changed while it was quantized, so the result is not to be trusted. See that nothing else "
+                f"{asked.model} was changed while it was quantized, so the result is not to be trusted. See that "
+                "nothing else "
                 "writes there, then try again.",
             )
         )
@@ -136,7 +138,7 @@ def readable(part: Path) -> None:
             path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-def results(parent: Model, child: Model, made: verify.Verified, noted: dict[str, object]) -> list[dict[str, object]]:
+def results(parent: Model, child: Model, made: verify.Verified, noted: dict[str, Any]) -> list[Item]:
     """Items of the job's report: sizes, types of layers, time."""
     share = 100 * child.weight_bytes // max(1, parent.weight_bytes)
     kinds = ", ".join(f"{name} {count}" for name, count in sorted(made.kinds.items()))
@@ -199,7 +201,8 @@ def disk_error(error: OSError) -> Text:
     words = error.strerror or str(error)
     return Text(
         f"无法读写 {error.filename or '文件'}（{words}）。请检查磁盘空间与 Agent 账号的权限，再重试。",
-        f"{error.filename or 'A file'} could not be read or written ({words}). Check the disk's room and the rights of the "
+        f"{error.filename or 'A file'} could not be read or written ({words}). Check the disk's room and the rights "
+        "of the "
         "agent's account, then try again.",
     )
 

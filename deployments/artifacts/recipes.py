@@ -78,7 +78,7 @@ class Catalogue(NamedTuple):
 
 class Choice(NamedTuple):
     """`level`: verified | other_hardware (verified, but not for this engine and chip) | default (promises nothing) |
-    own (the operator's file) | none. `recipe` is None with `none` alone; `known` is whether the tool knows the model."""
+    own (the operator's file) | none. `recipe` is None with `none` alone; `known`: whether the tool knows the model."""
 
     level: str
     recipe: Recipe | None
@@ -170,8 +170,10 @@ def one(tools: Path, path: Path) -> Recipe:
     except BadModel as error:
         raise BadModel(
             Text(
-                f"{path} 不是可用的配方：{error.text.zh} 配方是含 apiversion 与 spec 的 YAML，可从 lab_practice 复制一个来改。",
-                f"{path} is no recipe that can be used: {error.text.en} A recipe is YAML with apiversion and spec; copy "
+                f"{path} 不是可用的配方：{error.text.zh} 配方是含 apiversion 与 spec 的 YAML，可从 lab_practice 复制"
+                "一个来改。",
+                f"{path} is no recipe that can be used: {error.text.en} A recipe is YAML with apiversion and spec; "
+                "copy "
                 "one of lab_practice and change that.",
             )
         ) from error
@@ -211,7 +213,8 @@ def recipe_of(row: Mapping[str, Any]) -> Recipe:
 
 NOT_WHOLE = Text(
     "msModelSlim 的环境不完整。请重新安装它（安装栈，或作业“安装 msModelSlim”）。",
-    "The environment of msModelSlim is not whole. Install it again (install the stack, or the job “Install msModelSlim”).",
+    "The environment of msModelSlim is not whole. Install it again (install the stack, or the job “Install "
+    "msModelSlim”).",
 )
 
 

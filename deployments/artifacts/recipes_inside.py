@@ -10,13 +10,14 @@ import json
 import pathlib
 import re
 import sys
+from typing import Any
 
 MOST_BYTES = 1024 * 1024
 FAMILY = re.compile(r"def get_model_pedigree\(.*?return\s+['\"]([^'\"]+)['\"]", re.DOTALL)
 GROUP = "msmodelslim.model_adapter.plugins"
 
 
-def package():
+def package() -> pathlib.Path:
     """The folder of the package, without importing it."""
     for file in importlib.metadata.files("msmodelslim") or ():
         if file.as_posix() == "msmodelslim/__init__.py":
@@ -24,18 +25,18 @@ def package():
     raise SystemExit("msmodelslim is not installed whole")
 
 
-def family_of(home, value):
+def family_of(home: pathlib.Path, value: str) -> str:
     """The folder of recipes that an adapter takes: the text of its `get_model_pedigree`."""
     module = value.partition(":")[0].split(".")[1:]
     for depth in range(len(module) - 1, 1, -1):
         path = home.joinpath(*module[:depth], "model_adapter.py")
-        if path.is_file():
-            if found := FAMILY.search(path.read_text(encoding="utf-8", errors="replace")):
-                return found[1]
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        if found := FAMILY.search(text):
+            return found[1]
     return module[1] if len(module) > 1 else ""
 
 
-def load(path):
+def load(path: "str | pathlib.Path") -> "dict[str, Any]":
     import yaml  # a requirement of msModelSlim
 
     text = pathlib.Path(path).read_bytes()[: MOST_BYTES + 1]
@@ -47,7 +48,7 @@ def load(path):
     return data
 
 
-def row(path, family=""):
+def row(path: "str | pathlib.Path", family: str = "") -> "dict[str, Any]":
     """What of a recipe decides whether it is taken, and what it takes. Raises ValueError and YAMLError."""
     data = load(path)
     meta, spec = data.get("metadata") or {}, data["spec"]
@@ -66,7 +67,7 @@ def row(path, family=""):
     }  # fmt: skip
 
 
-def listed():
+def listed() -> "dict[str, Any]":
     home = package()
     found = []
     for path in sorted((home / "lab_practice").glob("*/*.yaml")):
@@ -84,7 +85,7 @@ def listed():
     }
 
 
-def write(path, out, dataset):
+def write(path: str, out: str, dataset: str) -> None:
     import yaml
 
     data = load(path)

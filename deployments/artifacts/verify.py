@@ -183,7 +183,8 @@ def wrong(problems: list[Text]) -> BadModel:
     return BadModel(
         Text(
             f"量化结果没有通过核对，因此不会作为模型提供：{zh}。请看上面的日志，再重试。",
-            f"What came out did not pass the verification, so it is not offered as a model: {en}. See the log above, then "
+            f"What came out did not pass the verification, so it is not offered as a model: {en}. See the log above, "
+            "then "
             "try again.",
         )
     )

@@ -22,24 +22,49 @@ SHAPE = r"|[A-Za-z0-9_.:/-]{1,120}:-?\d+(,-?\d+){0,7}(;[A-Za-z0-9_.:/-]{1,120}:-
 @dataclass(frozen=True)
 class Params:
     model: str = param(
-        "artifact", zh="模型", en="Model", pattern=PATH,
-        help=Text("模型目录；转换图时是文件（.onnx、.air、.mindir）。", "A model's folder; for graphs a file (.onnx, .air, .mindir)."),
-    )  # fmt: skip
+        "artifact",
+        zh="模型",
+        en="Model",
+        pattern=PATH,
+        help=Text(
+            "模型目录；转换图时是文件（.onnx、.air、.mindir）。",
+            "A model's folder; for graphs a file (.onnx, .air, .mindir).",
+        ),
+    )
     target: str = param("new_folder", zh="结果目录", en="Folder of the result", pattern=PATH)
     how: str = param(
-        "text", zh="转换方式", en="Conversion", default="fp8_bf16", most_characters=2000,
+        "text",
+        zh="转换方式",
+        en="Conversion",
+        default="fp8_bf16",
+        most_characters=2000,
         help=Text(
-            f"{'、'.join(WAYS)}。除前两种外：{NOT_FOR_VLLM.zh}", f"{', '.join(WAYS)}. Apart from the first two: {NOT_FOR_VLLM.en}"
+            f"{'、'.join(WAYS)}。除前两种外：{NOT_FOR_VLLM.zh}",
+            f"{', '.join(WAYS)}. Apart from the first two: {NOT_FOR_VLLM.en}",
         ),
-    )  # fmt: skip
+    )
     input_shape: str = param(
-        "text", zh="输入形状", en="Shapes of inputs", default="", pattern=SHAPE,
-        help=Text("只用于 atc，如 input_ids:1,128;attention_mask:1,128。", "For atc alone: input_ids:1,128;attention_mask:1,128."),
-    )  # fmt: skip
+        "text",
+        zh="输入形状",
+        en="Shapes of inputs",
+        default="",
+        pattern=SHAPE,
+        help=Text(
+            "只用于 atc，如 input_ids:1,128;attention_mask:1,128。",
+            "For atc alone: input_ids:1,128;attention_mask:1,128.",
+        ),
+    )
     soc_version: str = param(
-        "text", zh="SoC 版本", en="SoC version", default="", pattern=r"|Ascend[A-Za-z0-9_]{2,30}",
-        help=Text("只用于 atc；空为 Ascend + npu-smi 的名称。", "For atc alone; empty: Ascend and the name that npu-smi prints."),
-    )  # fmt: skip
+        "text",
+        zh="SoC 版本",
+        en="SoC version",
+        default="",
+        pattern=r"|Ascend[A-Za-z0-9_]{2,30}",
+        help=Text(
+            "只用于 atc；空为 Ascend + npu-smi 的名称。",
+            "For atc alone; empty: Ascend and the name that npu-smi prints.",
+        ),
+    )
     tools: str = param("text", zh="msModelSlim 的环境", en="Environment of msModelSlim", default="", help=BY_CONSOLE)
     activate: str = param("text", zh="栈的 activate", en="The stack's activate", default="", help=BY_CONSOLE)
     chip: str = param("text", zh="芯片", en="Chip", default="", help=BY_CONSOLE)
@@ -79,9 +104,12 @@ def _work(p: Params, title: Text) -> Step:
 def atc(p: Params, out: str) -> list[str]:
     """The argument list, as the vendor's page has it."""
     argv = [
-        "atc", f"--model={p.model}", f"--framework={WAYS[p.how].framework}", f"--output={out}",
+        "atc",
+        f"--model={p.model}",
+        f"--framework={WAYS[p.how].framework}",
+        f"--output={out}",
         f"--soc_version={p.soc_version or f'Ascend{p.chip}'}",
-    ]  # fmt: skip
+    ]
     return [*argv, *([f"--input_shape={p.input_shape}"] if p.input_shape else [])]
 
 

@@ -18,7 +18,9 @@ def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     try:
         how = convert_words.read(str(params.get("how") or "fp8_bf16"))
     except convert_words.NoWay as error:
-        raise Invalid(pick(error.text), _("Choose one of the conversions, then queue the job again."), code="no_way") from error
+        raise Invalid(
+            pick(error.text), _("Choose one of the conversions, then queue the job again."), code="no_way"
+        ) from error
     model, target = str(params.get("model", "")), str(params.get("target", ""))
     tools, activate, _version = quantizing.tools_of(server)
     if convert_words.WAYS[how].tool == "msmodelslim":
@@ -33,7 +35,8 @@ def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
         wrong = paths.problem(model) or paths.problem(target)
         if not model.lower().endswith(convert_words.WAYS[how].takes):
             raise Invalid(
-                _("%(how)s takes a file that ends with %(ending)s.") % {"how": how, "ending": convert_words.WAYS[how].takes},
+                _("%(how)s takes a file that ends with %(ending)s.")
+                % {"how": how, "ending": convert_words.WAYS[how].takes},
                 _("Give the whole path of that file on the server."),
                 code="wrong_file",
             )
@@ -51,7 +54,10 @@ def _chip(server: Server, how: str, given: str) -> str:
     if not has.chip or has.family in TWO_NAMES:
         raise Conflict(
             _("What atc is to compile for is not known on %(server)s.") % {"server": server.name},
-            _("Give the SoC version: Ascend and the name that npu-smi prints; on A3 the names of chip and NPU, with _ between."),
+            _(
+                "Give the SoC version: Ascend and the name that npu-smi prints; on A3 the names of chip and NPU, "
+                "with _ between."
+            ),
             code="no_soc",
         )
     return has.chip

@@ -16,7 +16,9 @@ from deployments.artifacts import estimate, modelslim, quant_checks, quant_words
 from deployments.artifacts.recipes import Choice
 from deployments.artifacts.target import part_of
 from deployments.models import ArtifactPlace, Server
-from deployments.services import filling, stacks
+from deployments.services import filling, installs, stacks
+from deployments.stacks import frozen, quantizer
+from deployments.stacks import plan as plans
 from deployments.stacks.activate import TOOLS
 from deployments.steps import Text
 
@@ -109,7 +111,8 @@ def _tool(made: Plan, server: Server) -> None:
         made.refuse(
             "no_msmodelslim",
             f"{server.name} 在用的栈里没有 msModelSlim。请先运行作业“安装 msModelSlim”，没有栈则先安装栈。",
-            f"The stack in use on {server.name} has no msModelSlim. Run the job “Install msModelSlim” first; where no stack is "
+            f"The stack in use on {server.name} has no msModelSlim. Run the job “Install msModelSlim” first; where "
+            "no stack is "
             "in use, install one.",
         )
 
@@ -126,7 +129,8 @@ def _recipe(made: Plan, params: Mapping[str, Any], npus: list[str]) -> None:
         if made.tools and model_type:
             made.warn(
                 f"控制台不知道 msModelSlim {made.version} 的配方：先“查看”，由服务器说出将使用哪个。",
-                f"The console does not know the recipes of msModelSlim {made.version}: look first, and the server tells which "
+                f"The console does not know the recipes of msModelSlim {made.version}: look first, and the server "
+                "tells which "
                 "one is taken.",
             )
         return
@@ -159,7 +163,8 @@ def _recipe(made: Plan, params: Mapping[str, Any], npus: list[str]) -> None:
             made.refuse(
                 "not_verified",
                 f"没有为 {model_type} 的 {made.type} 验证过的配方。勾选“接受未验证的配方”，或换一个类型。",
-                f"No recipe is verified for {model_type} as {made.type}. Tick “Accept a recipe that is not verified”, or choose "
+                f"No recipe is verified for {model_type} as {made.type}. Tick “Accept a recipe that is not "
+                "verified”, or choose "
                 "another type.",
             )
 
@@ -168,7 +173,8 @@ def _serving(made: Plan) -> None:
     if not made.family:
         made.warn(
             "这台服务器没有 NPU：结果不能在这里由 vLLM 部署（CPU 版 vLLM 读不了这种格式），但可以用参考引擎评估。",
-            "This server has no NPU: vLLM cannot serve the result here (its CPU build does not read this format), but it can "
+            "This server has no NPU: vLLM cannot serve the result here (its CPU build does not read this format), "
+            "but it can "
             "be evaluated by the reference engine.",
         )
         return
@@ -263,6 +269,31 @@ def fill_look(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     return {"quant_type": made.type, "tools": made.tools, "activate": made.activate, "family": made.family}
 
 
+def quantizer_plan(server: Server, params: Mapping[str, Any]) -> plans.Plan:
+    """The plan that puts msModelSlim beside the stack in use. Raises Conflict where none is, or where it cannot be."""
+    has = stacks.row_of(server).has
+    if not has.current or has.current not in stacks.catalogue().stacks:
+        raise Conflict(
+            _("%(server)s has no stack in use that the catalogue knows.") % {"server": server.name},
+            _("Install one from the page Stacks, then install msModelSlim."),
+            code="no_stack",
+        )
+    stack = stacks.find(has.current)
+    options = installs.options_for(server, dict(params), stack)
+    made = quantizer.plan(has, stack, stacks.catalogue(), options)
+    if made.refusals:
+        raise Conflict(
+            " ".join(pick(one.text) for one in made.refusals), _("Choose another stack or server."), code="no_way"
+        )
+    return made
+
+
+def fill_quantizer(server: Server, params: dict[str, Any]) -> dict[str, Any]:
+    """Raises Conflict, Invalid."""
+    made = quantizer_plan(server, params)
+    return {"plan": frozen.write(made), "stack": made.stack}
+
+
 WRONG_WORDS = ("no_type", "bad_path", "no_such_npu")
 
 
@@ -300,4 +331,4 @@ def as_json(made: Plan) -> dict[str, Any]:
     }  # fmt: skip
 
 
-filling.FILLERS |= {"quantize": fill, "quantize_look": fill_look}
+filling.FILLERS |= {"quantize": fill, "quantize_look": fill_look, "quantizer": fill_quantizer}
