@@ -29,8 +29,8 @@ def device(npus: int) -> str:
 
 
 def command(
-    tools: Path | str, *, source: str, save: str, device: str, quant_type: str = "", model_type: str = "", config: str = "",
-    tags: tuple[str, ...] = (ENGINE,), trust: bool = False,
+    tools: Path | str, *, source: str, save: str, device: str, quant_type: str = "", model_type: str = "",
+    config: str = "", tags: tuple[str, ...] = (ENGINE,), trust: bool = False,
 ) -> list[str]:  # fmt: skip
     """The argument list. A recipe's file takes the place of the type; a conversion has no model type either."""
     argv = [f"{tools}/bin/msmodelslim", "quant", "--model_path", source, "--save_path", save, "--device", device]

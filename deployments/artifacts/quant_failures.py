@@ -39,6 +39,16 @@ MODELSLIM: Means = (
         ),
     ),
     (
+        r"Some tensors share memory",
+        Text(
+            "这个模型的输出层与词嵌入共享权重，旧版（V0）配方不能保存它。请用 V1 的配方（例如接受默认配方并选 w8a16），"
+            "或用自己的配方。",
+            "This model's head is its embedding, and a recipe of the older kind (V0) cannot save that. Take one of "
+            "the newer "
+            "kind, such as the default recipe for w8a16, or one of your own.",
+        ),
+    ),
+    (
         r"Get tokenizer from pretrained failed|Tokenizer class \w+ does not exist",
         Text(
             "msModelSlim 环境里的 transformers 读不了这个模型的分词器：模型由更新的 transformers 保存，或缺文件。"

@@ -93,10 +93,17 @@ def write(path: str, out: str, dataset: str) -> None:
     pathlib.Path(out).write_text(yaml.safe_dump(data, allow_unicode=True, sort_keys=False), encoding="utf-8")
 
 
-if __name__ == "__main__":
-    if sys.argv[1] == "list":
+def main(do: str, *words: str) -> None:
+    if do == "list":
         print(json.dumps(listed()))
-    elif sys.argv[1] == "read":
-        print(json.dumps(row(sys.argv[2])))
+    elif do == "read":
+        print(json.dumps(row(words[0])))
     else:
-        write(*sys.argv[2:5])
+        write(*words)
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except Exception as error:  # what the library for YAML raises is its own
+        sys.exit(" ".join(str(error).split())[:200] or type(error).__name__)

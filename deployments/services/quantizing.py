@@ -253,6 +253,13 @@ def _argv(made: Plan, params: Mapping[str, Any], npus: list[str]) -> list[str]:
     )  # fmt: skip
 
 
+def likely_type(name: str) -> str:
+    """The tool's model type for a model's name, '' where none is like it: `Qwen3-30B-A3B` is its `Qwen3-30B`."""
+    plain = name.lower()
+    known = sorted(recipes.built_in().adapters, key=len, reverse=True)
+    return next((one for one in known if one != recipes.DEFAULT and plain.startswith(one.lower())), "")
+
+
 def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     """What a job is filled in with; words of the guide become the tool's. Raises Invalid, Conflict."""
     made = plan(server, params)
