@@ -99,7 +99,7 @@ def test_a_model_is_quantized_verified_and_told(bench):
     env = asked["env"]
     assert env["HF_HUB_OFFLINE"] == "1" and env["TORCH_DEVICE_BACKEND_AUTOLOAD"] == "0"
     assert not {"PYTHONPATH", "ASCEND_REASON", "ASCEND_ITEMS"} & set(env)
-    assert "layer 1 of 3" in bench.output and "layer 3 of 3" in bench.output
+    assert "layer 3 of 3" in bench.output
     assert 'Run processor LinearQuantProcessor for "model.layers.1"' in bench.output, "the log stays whole"
 
 
