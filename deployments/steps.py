@@ -85,7 +85,8 @@ def resolve(argv: list[str]) -> list[str]:
 def param(
     widget: str, *, zh: str, en: str, help: Text | None = None, default: Any = dataclasses.MISSING, **limits: Any
 ) -> Any:
-    """A field of a kind's Params: `widget` names how a form asks for it; `limits` are least, most, choices, pattern."""
+    """A field of a kind's Params: `widget` names how a form asks for it; `limits` are least, most, choices, pattern
+    with an example."""
     metadata = {"widget": widget, "label": Text(zh, en), "help": help, "limits": limits}
     if isinstance(default, (list, dict)):
         return dataclasses.field(default_factory=lambda: type(default)(default), metadata=metadata)
@@ -158,7 +159,8 @@ def _outside(limits: Mapping[str, Any], value: Any) -> list[Text]:
     if "most" in limits and value > limits["most"]:
         return [Text(f"至多为 {limits['most']}", f"must be at most {limits['most']}")]
     if "pattern" in limits and not re.fullmatch(limits["pattern"], value):
-        return [Text(f"须形如 {limits['pattern']}", f"must look like {limits['pattern']}")]
+        like = limits.get("example", limits["pattern"])
+        return [Text(f"须形如 {like}", f"must look like {like}")]
     if isinstance(value, str) and (len(value) > limits.get("most_characters", 4096) or "\0" in value):
         return [Text("太长，或含有空字符", "is too long or holds a null character")]
     return []

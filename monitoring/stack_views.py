@@ -98,6 +98,7 @@ def stack_plan(request: HttpRequest, name: str, server: str) -> HttpResponse:
         "stack": stack,
         "server": found,
         "options": options,
+        "for_npus": stack.kind == "npu",
         "given": request.GET,
         "routes": ROUTES,
         "cann_places": CANN_PLACES,

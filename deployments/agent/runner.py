@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -192,7 +192,7 @@ def walk(attempt: Attempt, mark: reboots.Mark | None = None, *, again: bool = Fa
     """The same, but each step that has to run is asked for, and its outcome is to be sent in: on a simulated server
     steps are acted out by somebody else, who may be cut off and go on `again` behind the last step that has ended."""
     spec, writer = attempt.spec, attempt.writer
-    said = spool.said(attempt.folder) if mark or again else set()
+    said = spool.said(attempt.folder) if mark or again else {}
     if again:
         pass
     elif mark is None:
@@ -203,7 +203,10 @@ def walk(attempt: Attempt, mark: reboots.Mark | None = None, *, again: bool = Fa
     steps: list[Step] = kind.steps(read_params(kind.Params, spec["params"]))
     verdict: Verdict = ("succeeded", 0, None)
     for n, step in enumerate(steps, start=1):
-        if (mark and n <= mark.n) or (again and ("step_end", n) in said):
+        if mark and n <= mark.n:
+            continue
+        if again and ("step_end", n) in said:
+            verdict = _as_it_ended(n, step, said["step_end", n]) if verdict[0] == "succeeded" else verdict
             continue
         if ("step", n) not in said:
             writer.event("step", n=n, of=len(steps), title=list(step.title), argv=_shown(step.argv))
@@ -251,7 +254,17 @@ def satisfied(attempt: Attempt, step: Step) -> Outcome | None:
     return Outcome("failed", None, gone)
 
 
-def say_back(attempt: Attempt, mark: reboots.Mark, said: set[tuple[str, int]]) -> None:
+def _as_it_ended(n: int, step: Step, state: str) -> Verdict:
+    """What a step whose end was told already means for the whole: its reason stands in the log."""
+    if state == "cancelled":
+        return "cancelled", None, CANCELLED
+    if state != "failed" or step.may_fail:
+        return "succeeded", 0, None
+    words = Text("原因见它在日志里的最后几行。", "Its last lines in the log say why.")
+    return "failed", None, _reason(n, step, Outcome("failed", None, words))
+
+
+def say_back(attempt: Attempt, mark: reboots.Mark, said: Mapping[tuple[str, int], str]) -> None:
     """Tell that the server has started anew, and end the step that waited for it; once."""
     if ("step_end", mark.n) in said:
         return

@@ -166,9 +166,9 @@ def has_ended(folder: Path) -> bool:
     return b'\tv\t{"e":"ended"' in last[0].rpartition(b"\n")[2]
 
 
-def said(folder: Path) -> set[tuple[str, int]]:
-    """(name, step number) of every event about a step that stands in the lines."""
-    found = set()
+def said(folder: Path) -> dict[tuple[str, int], str]:
+    """{(name, step number): state, '' where it tells none} of every event about a step that stands in the lines."""
+    found = {}
     with contextlib.suppress(FileNotFoundError), (folder / "lines").open("rb") as file:
         for line in file:
             parts = line.split(b"\t", 2)
@@ -176,7 +176,7 @@ def said(folder: Path) -> set[tuple[str, int]]:
                 continue
             with contextlib.suppress(ValueError, KeyError, TypeError):  # an event about no step, or a damaged one
                 fields = json.loads(parts[2])
-                found.add((str(fields["e"]), int(fields["n"])))
+                found[str(fields["e"]), int(fields["n"])] = str(fields.get("state") or "")
     return found
 
 

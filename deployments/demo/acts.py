@@ -11,8 +11,9 @@ from deployments.demo import acts_env, acts_host
 from deployments.demo.scene import DONE, Act, Ended, Scene
 from deployments.demo.telemetry import MemoryHost
 from deployments.stacks.cann_layer import WITH_ENV
-from deployments.stacks.faults import FAULTS, unwrapped
+from deployments.stacks.faults import FAULTS, as_anybody, unwrapped
 from deployments.stacks.installed import ASCEND
+from deployments.stacks.one_npu import HELD
 from deployments.steps import PYTHON, Step
 
 RUNTIMES = ("docker", "podman", "nerdctl", "isula")
@@ -28,8 +29,9 @@ def of(step: Step, scene: Scene, fault: str = "") -> Act:
 
 
 def _after_env(step: Step, scene: Scene, fault: str) -> Act:
-    """The shell reads set_env.sh files first, and goes on where one is not there."""
-    words = list(step.argv)
+    """The shell reads set_env.sh files first, and goes on where one is not there. No real index is asked, so nobody
+    signs in."""
+    words = as_anybody(step.argv)
     if words[:3] == ["bash", "-c", WITH_ENV]:
         for file in words[4 : words.index("--")]:
             if not scene.exists(file):
@@ -50,7 +52,7 @@ def _program(words: list[str], step: Step, scene: Scene, fault: str) -> Act:
     if words[1:3] == ["-m", "pip"]:
         return acts_env.pip(scene, words[0], words[3:], step, fault)
     if words[:2] == [PYTHON, "-m"]:
-        return _module(words[2], words[3:], scene)
+        return _module(words[2], words[3:], scene, step.env.get(HELD, ""))
     if words[:1] == ["npu-smi"]:
         return _tool(words, scene)
     if words[:1] and words[0] in RUNTIMES:
@@ -91,13 +93,14 @@ def _as_root(words: list[str], scene: Scene, fault: str) -> Act:
 # ---------- our own programs ----------
 
 
-def _module(name: str, words: list[str], scene: Scene) -> Act:
+def _module(name: str, words: list[str], scene: Scene, held: str) -> Act:
     acted: dict[str, Callable[[], Act]] = {
         f"{OWN}there": lambda: acts_env.mounts(scene, words),
         f"{OWN}room": lambda: acts_env.free_room(scene, *words),
         f"{OWN}in_group": lambda: acts_env.is_in_group(scene, *words),
         f"{OWN}remove": lambda: acts_env.remove(scene, *words),
-        f"{OWN}one_prompt": lambda: acts_env.answer_once(scene, words, host_of(scene)),
+        f"{OWN}one_prompt": lambda: acts_env.answer_once(scene, words, host_of(scene), held),
+        f"{OWN}one_npu": lambda: acts_env.on_one_npu(scene, words, host_of(scene), held),
         f"{OWN}retire": lambda: acts_env.retire(scene, *words),
         f"{OWN}without_cuda": lambda: acts_env.requirements(scene, words[1]),
         "deployments.agent.wheels": lambda: acts_env.fetch_wheels(scene, words[0], words[2]),

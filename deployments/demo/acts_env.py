@@ -9,7 +9,7 @@ from deployments.demo.scene import DONE, Act, Ended, Item, Scene
 from deployments.kinds.check_probes import __main__ as check_probes
 from deployments.kinds.check_probes.finding import item
 from deployments.kinds.check_probes.host import Host
-from deployments.stacks import activate, in_group, one_prompt, room
+from deployments.stacks import activate, in_group, one_npu, one_prompt, room
 from deployments.stacks.evidence import ACTED
 from deployments.stacks.installed import ROOT
 from deployments.stacks.said import FINE
@@ -273,16 +273,27 @@ def try_python(scene: Scene, folder: str, script: str) -> Act:
     return DONE if has.get("torch") else Ended(1)
 
 
-def answer_once(scene: Scene, words: list[str], host: Host) -> Act:
+def on_one_npu(scene: Scene, words: list[str], host: Host, held: str) -> Act:
+    """`deployments.stacks.one_npu`: what it runs is a container's smoke test."""
+    index = one_npu.free_npu(host, held)
+    if index is None:
+        why = one_npu.none_free(held)
+        yield f"{why.zh} {why.en}"
+        return Ended(one_npu.NOT_TRIED)
+    yield f"NPU {index}"
+    return (yield from container(scene, one_npu.with_index(words, index), ""))
+
+
+def answer_once(scene: Scene, words: list[str], host: Host, held: str) -> Act:
     """`deployments.stacks.one_prompt`: a model that is there answers, on the first NPU without a process."""
     start = next(n for n, word in enumerate(words) if word.startswith("/"))
     on, places = words[words.index("--on") + 1], words[start + 1 :]
     model = next((one for one in places if scene.exists(f"{one}/config.json")), "")
-    index = one_prompt.free_npu(host) if on == "npu" else None
+    index = one_npu.free_npu(host, held) if on == "npu" else None
     if not model or (on == "npu" and index is None):
-        why = one_prompt.NONE_FREE if model else one_prompt.no_model(places)
+        why = one_npu.none_free(held) if model else one_prompt.no_model(places)
         yield f"{why.zh} {why.en}"
-        return Ended(one_prompt.NOT_TRIED)
+        return Ended(one_npu.NOT_TRIED)
     if on == "npu":
         yield f"NPU {index}: {model}"
         if scene.has.loaded is None:

@@ -50,8 +50,9 @@ def category_of(target: str) -> str:
 
 
 def locks(p: Params) -> list[str]:
-    """Stacks and their downloads are held like an installation holds them."""
-    return ["stack"] if {category_of(name) for name in p.targets} & {"stacks", "downloads"} else ["cleanup"]
+    """What an installation fetches and makes is held like it holds it: an image is used only a step after it came."""
+    fetched = {"stacks", "downloads", "images"}
+    return ["stack"] if fetched & {category_of(name) for name in p.targets} else ["cleanup"]
 
 
 def steps(p: Params) -> list[Step]:

@@ -31,7 +31,7 @@ INTERRUPTS = Text(
 
 @dataclass(frozen=True)
 class Params(frozen.Planned):
-    stack: str = param("text", zh="栈", en="Stack", pattern=r"[a-z0-9][a-z0-9._-]{0,62}")
+    stack: str = param("text", zh="栈", en="Stack", pattern=r"[a-z0-9][a-z0-9._-]{0,62}", example="cpu-0.32.0")
     route: str = param("choice", zh="方式", en="Route", default="auto", choices=ROUTES)
     cann: str = param("choice", zh="CANN 的位置", en="Where CANN goes", default="own", choices=CANN_PLACES)
     layering: str = param("choice", zh="vLLM 的来源", en="How vLLM comes", default="empty", choices=LAYERINGS)

@@ -29,7 +29,7 @@ BY_CONSOLE = Text("由控制台填写。", "The console fills it in.")
 class Params:
     npu: str = param(
         "text", zh="NPU 的 bus id", en="Bus id of the NPU",
-        pattern=r"[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]",
+        pattern=r"[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]", example="0000:C1:00.0",
         help=Text("如服务器页面所示，例如 0000:C1:00.0。", "As the server's page shows it, such as 0000:C1:00.0."),
     )  # fmt: skip
     confirm: str = param(
@@ -46,7 +46,8 @@ class Params:
 
 
 def locks(p: Params) -> list[str]:
-    return [f"npu:{name}" for name in p.ring]
+    """The server beside the NPUs: nobody holds those that are cordoned, and no driver may change under them."""
+    return ["server", *(f"npu:{name}" for name in p.ring)]
 
 
 def steps(p: Params) -> list[Step]:

@@ -16,7 +16,7 @@ from console.errors import Conflict, Invalid, NotAllowed
 from console.models import User
 from deployments.models import Approval, Decision, Job, JobState
 from deployments.row_locks import lock_job
-from deployments.services import approvals, filling, jobs, speaking, waiting
+from deployments.services import approvals, filling, jobs, root_access, speaking, waiting
 from deployments.steps import Text
 
 MOST_NOTE = 500
@@ -139,7 +139,7 @@ def _looked_at_again(row: Job) -> tuple[dict[str, Any], list[str]]:
             _("Reject it, and let it be queued anew."),
             code="changed",
         )
-    jobs.check_root(server, row.kind, module, read)
+    root_access.check(server, module, read)
     speaking.check_speaks(server, row.kind)
     locks = list(module.locks(read))
     jobs.check_cordons(server, locks)

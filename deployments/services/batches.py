@@ -29,7 +29,7 @@ from console.models import User
 from deployments.models import Attempt, Batch, BatchState, Job, JobState, Server
 from deployments.models.job import ENDED
 from deployments.row_locks import lock_servers
-from deployments.services import approvals, batch_gates, filling, jobs, selection, waiting
+from deployments.services import approvals, batch_gates, filling, jobs, root_access, selection, waiting
 from deployments.steps import Text
 
 log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ def start(
     plan.check()
     servers, problems = selection.find(asked)
     _must_hit(servers, problems)
-    if jobs.needs_root(module, read):
+    if root_access.is_needed(module, read):
         _must_have_root(servers)
     placed = selection.waves(servers, canary=plan.canary, size=plan.size, spread=plan.spread)
     now = timezone.now()
@@ -240,7 +240,7 @@ def _start_wave(batch: Batch, ids: Sequence[int]) -> list[Attempt]:
     until = now + timedelta(seconds=settings.JOB_VALID_S)
     fresh: dict[str, Any] = {
         "state": JobState.QUEUED, "reason": None, "started_at": None, "ended_at": None, "cancel_requested_at": None,
-        "not_after": until, "reboot": None,
+        "not_after": until, "reboot": None, "mark": None,
     }  # fmt: skip
     groups: dict[str, list[int]] = {"silent": [], "waits": [], "goes": []}
     attempts = []

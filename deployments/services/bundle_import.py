@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from console.errors import Conflict
 from deployments import locks
-from deployments.models import Job
+from deployments.models import Job, JobState
 from deployments.models.job import UNDER_WAY
 from deployments.services import wheel_bundles
 from deployments.services.bundle_make import aside, swap
@@ -20,6 +20,7 @@ from deployments.stacks import bundles
 from deployments.stacks.bundles import BadBundle, digest_of
 
 Say = Callable[[str], None]
+NOT_BEGUN = (JobState.DRAFT, JobState.WAITING_APPROVAL)  # of a campaign that goes on, or waits for somebody
 SPARE_BYTES = 64 << 20
 
 
@@ -101,8 +102,8 @@ def check_kept(kept: Path) -> dict[str, Any]:
 
 def check_unused(name: str) -> None:
     """Raises Conflict naming the jobs that install from this bundle, or are about to."""
-    rows = Job.objects.filter(kind="install", state__in=UNDER_WAY).select_related("server").order_by("pk")
-    using = [row for row in rows if str(row.params.get("bundle", "")).partition("@")[0] == name]
+    rows = Job.objects.filter(kind="install", state__in=(*NOT_BEGUN, *UNDER_WAY)).select_related("server")
+    using = [row for row in rows.order_by("pk") if str(row.params.get("bundle", "")).partition("@")[0] == name]
     if using:
         jobs = ", ".join(f"#{row.pk} ({row.server.name})" for row in using[:5])
         raise Conflict(

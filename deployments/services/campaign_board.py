@@ -62,7 +62,8 @@ class Card:
 
 @dataclass(frozen=True)
 class Column:
-    """One ring. `state` is passed | now | held | watched | draft; `until` when its time of watching is over."""
+    """One ring. `state` is passed | now | held | watched | stopped | cancelled | draft; `until` when its time of
+    watching is over."""
 
     ring: int
     title: str
@@ -87,18 +88,21 @@ def board(campaign: Campaign, show: str = "") -> list[Column]:
     for row in (row for rows in rings.values() for row in rows):
         if row.job:
             row.job.server = row.server
-    known = Known(plans, _done(campaign), waiting.explain(jobs), _alerts(rings))
+    goes_on = campaign.batch is not None and campaign.batch.state in (BatchState.RUNNING, BatchState.PAUSED)
+    known = Known(plans, _done(campaign), waiting.explain(jobs), _alerts(rings), goes_on)
     return [_column(campaign, ring, rings[ring], known, show) for ring in sorted(rings)]
 
 
 @dataclass(frozen=True)
 class Known:
-    """What all cards are made from: plans by id, steps done and waits by job, open alerts by server."""
+    """What all cards are made from: plans by id, steps done and waits by job, open alerts by server, and whether the
+    campaign has neither ended nor been stopped."""
 
     plans: Mapping[int, CampaignPlan]
     done: Mapping[int, int]
     waits: Mapping[int, waiting.Wait]
     alerts: Mapping[int, int]
+    goes_on: bool
 
 
 def _done(campaign: Campaign) -> dict[int, int]:
@@ -126,8 +130,10 @@ def _column(campaign: Campaign, ring: int, rows: list[CampaignServer], known: Kn
         state = "draft"
     elif open_:
         state = "held" if open_ == counts[JobState.WAITING_APPROVAL] else "now"
+    elif counts[JobState.CANCELLED] == len(rows):
+        state = "cancelled"
     else:
-        state = "watched"
+        state = "watched" if known.goes_on else "stopped"
     until = campaign_soak.until(campaign, rows) if state == "watched" else None
     wanted = [row for row in rows if row.job and (not show or row.job.state == show)]
     wanted.sort(key=lambda row: (ORDER.index(JobState(row.job.state)) if row.job else 0, row.server.name))
@@ -144,7 +150,8 @@ def _card(row: CampaignServer, known: Known) -> Card:
     return Card(
         name=row.server.name, rack=row.server.rack, simulated=row.server.simulated, job=job, state=job.state,
         does=plan.word if plan else "", steps=len(plan.steps) if plan else 0, done=known.done.get(job.pk, 0),
-        versions=changes(row.before, row.after), fits=fits if isinstance(fits, bool) else None,
+        versions=changes(row.before, row.after) if row.after or known.goes_on else [],
+        fits=fits if isinstance(fits, bool) else None,
         alerts=known.alerts.get(row.server_id, 0), wait=wait.words() if wait else "",
         words=pick(job.reason) if job.state in NEEDS_WORDS else "",
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """The form of a campaign: what was chosen, and what would follow from it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -12,6 +13,7 @@ from deployments.services import campaign_plan, campaigns, selection, stacks
 from deployments.services.batch_page import whole
 from deployments.services.campaign_plan import Line, Table
 from deployments.services.campaign_rings import Order
+from deployments.stacks import options
 from deployments.stacks.catalogue import newest_first
 from deployments.steps import Text
 
@@ -110,6 +112,12 @@ def choices() -> list[dict[str, Any]]:
             words = one.metadata["limits"].get("choices") or ()
             made.append({"name": one.name, "label": one.metadata["label"], "choices": words, "default": one.default})
     return made
+
+
+def said(params: Mapping[str, str]) -> list[tuple[Text, Text]]:
+    """[(label, how its value reads)] of choices, in the order of the form."""
+    given = [one for one in choices() if one["name"] in params]
+    return [(one["label"], options.word(one["name"], params[one["name"]])) for one in given]
 
 
 def offered() -> list[str]:

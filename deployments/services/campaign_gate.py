@@ -32,6 +32,7 @@ from deployments.services import (
     filling,
     installs,
     jobs,
+    root_access,
     speaking,
     stacks,
 )
@@ -171,7 +172,10 @@ def _admitted(campaign: Campaign, wave: Sequence[Job], servers: Mapping[int, Ser
         server.facts = facts[server.pk]
         if row is None or server.is_gone or server.leaving_at:
             jobs.end_here(job, None, JobState.CANCELLED, GONE)
-        elif server.is_offline or job.params.get("plan"):  # the former fails; the latter runs its approved plan again
+        elif server.is_offline:  # it fails
+            goes.append(job)
+        elif job.params.get("plan"):  # which was approved, and runs again
+            filling.choose_again(server, job)
             goes.append(job)
         elif held := _fill(campaign, job, server, row):
             _hold_back(job, row, held)
@@ -205,7 +209,7 @@ def _fill(campaign: Campaign, job: Job, server: Server, row: CampaignServer) -> 
         made.update(filling.FILLERS[campaign_plan.KIND](server, dict(campaign.params)))
         params = {**campaign.params, **made}
         read = jobs.checked_params(install, params)
-        jobs.check_root(server, campaign_plan.KIND, install, read)
+        root_access.check(server, install, read)
         speaking.check_speaks(server, campaign_plan.KIND)
         locks = list(install.locks(read))
         jobs.check_cordons(server, locks)

@@ -9,9 +9,11 @@ from django.utils.translation import gettext as _
 from console.errors import Conflict, Invalid
 from deployments import kinds
 from deployments.models import Job, Server
+from deployments.steps import BadParams, read_params
 
 Filler = Callable[[Server, dict[str, Any]], dict[str, Any]]
 FILLERS: dict[str, Filler] = {}
+AGAIN: dict[str, Filler] = {}  # what of it is chosen anew where a job goes again with the rest as it was
 
 
 def filled(server: Server, kind: str, module: ModuleType, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,6 +33,18 @@ def asked(job: Job) -> dict[str, Any]:
     """A job's parameters as somebody asked for it, without those that the console has filled in."""
     hidden = getattr(kinds.load(job.kind), "FILLED", ()) if job.kind in FILLERS else ()
     return {name: value for name, value in job.params.items() if name not in hidden}
+
+
+def choose_again(server: Server, job: Job) -> None:
+    """Choose anew what the job holds: its NPU may have been cordoned since. Its row is not saved."""
+    if job.kind not in AGAIN:
+        return
+    module = kinds.load(job.kind)
+    try:
+        params = {**job.params, **AGAIN[job.kind](server, job.params)}
+        job.params, job.locks = params, list(module.locks(read_params(module.Params, params)))
+    except BadParams:
+        pass  # of an older console: its agent says so
 
 
 def check_filled(job: Job) -> None:

@@ -67,7 +67,7 @@ def _failed(job: Job, row: Step) -> None:
     server.maintenance = True
     server.save(update_fields=["host_failure", "maintenance"])
     if not was:
-        history.record(server, "maintenance", "off", "on", reason=f"#{job.pk}: {row.title_en}"[:200])
+        history.record(server, "maintenance", "off", "on", reason=f"#{job.pk}")
     audit.record(None, "server.maintenance_begun", server, job=job.pk, why=ALERT)
     name = server.name
     alerts.fire(
@@ -109,7 +109,8 @@ def _succeeded(job: Job) -> None:
 
 
 def settle(server: Server) -> None:
-    """Somebody ends the maintenance: what failed is settled for him. Within a transaction of the caller."""
+    """Somebody ends the maintenance, or the server's time: what failed is settled. Within a transaction of the
+    caller."""
     if server.host_failure is not None:
         Server.objects.filter(pk=server.pk).update(host_failure=None)
         server.host_failure = None

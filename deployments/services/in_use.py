@@ -25,11 +25,12 @@ class InUse:
 
 def of(server: Server) -> InUse:
     jobs = list(server.jobs.filter(state__in=UNDER_WAY, waiting=False).select_related("requester")[:SHOWN])
-    found = _processes(server)
+    found = processes(server)
     return InUse(jobs, None if found is None else found[:SHOWN], max(0, len(found or []) - SHOWN))
 
 
-def _processes(server: Server) -> list[dict[str, Any]] | None:
+def processes(server: Server) -> list[dict[str, Any]] | None:
+    """The processes on its NPUs; None where no reading is at hand."""
     try:
         kept = client().hget(streams.FLEET_NOW, str(server.pk))
     except redis.RedisError:

@@ -2,19 +2,35 @@
 
 import dataclasses
 import hashlib
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from django.conf import settings
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from console.errors import Conflict, ConsoleError, NotFound
 from console.language import pick
-from deployments.models import Server
-from deployments.services import faults, filling, host_changes, in_use, package_sources, stacks, wheel_bundles
+from deployments import kinds
+from deployments.models import Job, Server
+from deployments.services import (
+    faults,
+    filling,
+    host_changes,
+    in_use,
+    npu_choice,
+    package_sources,
+    root_access,
+    stacks,
+    wheel_bundles,
+)
 from deployments.stacks import frozen, plan
 from deployments.stacks.catalogue import Stack
+from deployments.stacks.draft import as_step
 from deployments.stacks.installed import NAME
-from deployments.stacks.options import INNER, Options
+from deployments.stacks.options import INNER, Options, word
+
+JUST_NOW = timedelta(minutes=5)
 
 
 class Beside(NamedTuple):
@@ -102,6 +118,21 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def check_shown(server: Server, seen: str, digest: str) -> None:
+    """Raises Conflict where what is to be confirmed is another plan than was shown; it names a job that ended just
+    now, whose changes the server tells of a moment later."""
+    if seen == digest:
+        return
+    what = _("The plan is another one than was shown: what the server tells of itself has changed.")
+    changing = [name for name in kinds.names() if getattr(kinds.load(name), "CHANGES_FACTS", False)]
+    ended = Job.objects.filter(server=server, kind__in=changing, ended_at__gte=timezone.now() - JUST_NOW)
+    if last := ended.order_by("-ended_at").first():
+        what = _("The plan is another one than was shown: job #%(id)s (%(kind)s) has just ended on %(server)s.") % {
+            "id": last.pk, "kind": pick(kinds.title(last.kind)), "server": server.name,
+        }  # fmt: skip
+    raise Conflict(what, _("Look at the steps below, then confirm again."), code="plan_changed")
+
+
 def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
     """Why this plan cannot be queued; None where it can."""
     if made.refusals:
@@ -128,20 +159,17 @@ def obstacle(server: Server, made: plan.Plan) -> ConsoleError | None:
             code="host_layer",
         )
     if any(step.needs_root for step in made.to_run) and server.facts.get("root") == "old":
-        return Conflict(
-            _("The root helper of %(server)s is of an older version and does not know these steps.")
-            % {"server": server.name},
-            _("Run the command for joining again on %(server)s as root; its jobs go on meanwhile.")
-            % {"server": server.name},
-            code="old_root_helper",
-        )
+        return root_access.old_helper(server)
     if any(step.needs_root for step in made.to_run) and not server.has_root:
         return Conflict(
             _("The plan changes a CANN that all stacks share, and the agent of %(server)s has no root helper.")
             % {"server": server.name},
-            _("Choose “own” for the place of CANN.")
-            if server.is_local
-            else _("Choose “own” for the place of CANN, or join the server again as root, without NO_ROOT_HELPER."),
+            (
+                _("Choose “%(own)s” for the place of CANN.")
+                if server.is_local
+                else _("Choose “%(own)s” for the place of CANN, or join it again as root, without NO_ROOT_HELPER.")
+            )
+            % {"own": pick(word("cann", "own"))},
             code="shared_cann",
         )
     return _gaps(made)
@@ -186,12 +214,27 @@ def fill_install(server: Server, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def filled(server: Server, made: plan.Plan) -> dict[str, Any]:
-    """What a job is filled in with; the NPUs that it holds only where it changes what is below them all."""
-    more = {}
+    """What a job is filled in with: the NPUs that it holds are all where it changes what is below them, and one where
+    it only tries the stack."""
+    more: dict[str, Any] = {}
     if made.changes_host:
         now = host_changes.now(server)
         more = {"npus": host_changes.npus_of(server), "before": f"{now['driver'] or ''} {now['firmware'] or ''}"}
+    elif tries_npu(made):
+        more = {"npus": npu_choice.names_of_one(server)}
     return {"plan": frozen.write(made), **more}
+
+
+def chosen_again(server: Server, params: dict[str, Any]) -> dict[str, Any]:
+    """The NPUs that a job holds which runs its plan once more. Raises BadParams."""
+    steps = frozen.read(str(params.get("plan") or ""))
+    if frozen.host_part(steps):
+        return {"npus": host_changes.npus_of(server)}
+    return {"npus": npu_choice.names_of_one(server)} if any(map(frozen.tries_npu, steps)) else {}
+
+
+def tries_npu(made: plan.Plan) -> bool:
+    return any(map(frozen.tries_npu, map(as_step, made.to_run)))
 
 
 def fill_drivers(server: Server, params: dict[str, Any]) -> dict[str, Any]:
@@ -251,3 +294,4 @@ filling.FILLERS |= {
     "rollback": fill_rollback,
     "uninstall": fill_uninstall,
 }
+filling.AGAIN |= {"install": chosen_again, "drivers": chosen_again}

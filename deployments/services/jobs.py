@@ -24,7 +24,7 @@ from deployments import kinds, queues
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import ENDED
 from deployments.row_locks import lock_job, lock_server
-from deployments.services import approvals, filling, speaking, waiting
+from deployments.services import approvals, filling, root_access, speaking, waiting
 from deployments.steps import BadParams, Text, read_params
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ def queue_job(
         )
     params = filling.filled(server, kind, module, params)
     read = checked_params(module, params)
-    check_root(server, kind, module, read)
+    root_access.check(server, module, read)
     speaking.check_speaks(server, kind)
     locks = list(module.locks(read))
     with transaction.atomic():
@@ -134,6 +134,7 @@ def retry_job(job: Job, *, by: User, wait: bool = True) -> Job:
             approvals.check_not_lost(job)
         check_present(server)
         filling.check_filled(job)
+        filling.choose_again(server, job)
         check_cordons(server, job.locks)
         if server.is_offline:
             raise Conflict(
@@ -328,25 +329,6 @@ def checked_params(module: ModuleType, params: Mapping[str, Any]) -> Any:
             _("Mend them and send the job again."),
             code="invalid_params",
         ) from error
-
-
-def check_root(server: Server, kind: str, module: ModuleType, read: Any) -> None:
-    """Raises Conflict where these parameters need root, and the server's agent has no way to it."""
-    if server.has_root or not needs_root(module, read):
-        return
-    joins = _("Join %(server)s again as root, without NO_ROOT_HELPER, or choose another server.")
-    own = _("%(server)s is the console's own machine, whose agent never gets one: do it there by hand.")
-    raise Conflict(
-        _("“%(kind)s” needs root, and the agent on %(server)s has no root helper.")
-        % {"kind": pick(module.TITLE), "server": server.name},
-        (own if server.is_local else joins) % {"server": server.name},
-        code="no_root",
-    )
-
-
-def needs_root(module: ModuleType, read: Any) -> bool:
-    """Whether a kind needs root with these parameters: it says that it may, and one of its steps does."""
-    return getattr(module, "NEEDS_ROOT", False) and any(step.needs_root for step in module.steps(read))
 
 
 def check_ticket(ticket: str) -> None:

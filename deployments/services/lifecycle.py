@@ -20,7 +20,7 @@ from deployments import queues
 from deployments.models import Enrolment, Job, JobState, Rotation, Server, ServerChange
 from deployments.models.fleet import new_key
 from deployments.row_locks import lock_server
-from deployments.services import clocks, clones, enrol, history, jobs, orders, servers, waiting
+from deployments.services import clocks, clones, enrol, history, host_changes, jobs, orders, servers, waiting
 from deployments.steps import Text
 
 LEAVE_S = 45  # an agent that has not said goodbye by then is not waited for
@@ -164,6 +164,7 @@ def _write_gone(row: Server) -> None:
     audit.record(by, "server.decommissioned", row)
     for name in (clones.ALERT, clocks.ALERT, "card-lost"):
         alerts.resolve(name, f"server:{row.pk}")
+    host_changes.settle(row)
 
 
 def _end_jobs(row: Server) -> None:

@@ -16,6 +16,7 @@ from console import audit
 from console.errors import Invalid, NotFound
 from console.language import pick
 from console.models import User
+from deployments.kinds import install
 from deployments.models import Server
 from deployments.services import faults, jobs, packages
 from deployments.stacks import installed, plan, verdict
@@ -207,11 +208,17 @@ def read_options(given: Mapping[str, str]) -> Options:
     try:
         check_options(options)
     except BadOptions as error:
-        problems = " ".join(f"{name}: {pick(text)}" for name, text in error.problems)
+        problems = " ".join(f"{_called(name)}: {pick(text)}" for name, text in error.problems)
         raise Invalid(
             _("Some choices do not fit: %(problems)s") % {"problems": problems}, _("Mend them, then try again.")
         ) from error
     return options
+
+
+def _called(name: str) -> str:
+    """A choice as its form calls it and as REST does."""
+    labels = {field.name: field.metadata["label"] for field in fields(install.Params)}
+    return f"{pick(labels[name])} ({name})" if name in labels else name
 
 
 def plan_for(server: Server, stack: Stack, options: Options, holders: Sequence[Holder] | None) -> plan.Plan:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from deployments.stacks import one_npu
 from deployments.stacks.draft import Draft, PlannedStep
 from deployments.steps import Evidence, Text, python_module
 
@@ -79,7 +80,7 @@ PLATFORMS = {"aarch64": "linux/arm64", "x86_64": "linux/amd64"}
 
 
 def run_arguments(
-    runtime: str, image: str, devices: Sequence[int], command: Sequence[str], *, family: str = "A2",
+    runtime: str, image: str, devices: Sequence[int | str], command: Sequence[str], *, family: str = "A2",
     mounts: Sequence[str] = (), several_hosts: bool = False, name: str = "",
 ) -> list[str]:  # fmt: skip
     """The argument list of a container that sees these NPUs (indexes of /dev/davinciN) and is removed when it ends."""
@@ -147,9 +148,13 @@ def plan(draft: Draft) -> None:
     words = Text("移除上次留下的容器", "Remove what an earlier try left")
     _add(draft, "smoke_left", words, remove, 60.0, accepts=(0, 1))
     inside = ["timeout", str(SMOKE_S), "python", "-c", SMOKE]  # who ends the client does not end the container
-    smoke = run_arguments(runtime, image, [0], inside, family=draft.family, name=name)
+    smoke = run_arguments(runtime, image, [one_npu.INDEX], inside, family=draft.family, name=name)
     words = Text("在容器里试用一张 NPU", "Try one NPU in a container")
-    _add(draft, "smoke", words, smoke, SMOKE_S + 60.0, means=ENGINE_MEANS)
+    _add(
+        draft, "smoke", words, python_module("deployments.stacks.one_npu", *smoke), SMOKE_S + 60.0,
+        means=ENGINE_MEANS, skips=(one_npu.NOT_TRIED,),
+        note=Text("NPU 上有进程时，会说明并跳过。", "Where a process is on it, the step says so and is skipped."),
+    )  # fmt: skip
     _add(draft, "smoke_out", Text("移除试用的容器", "Remove the container of the try"), remove, 60.0, accepts=(0, 1))
 
 

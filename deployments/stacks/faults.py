@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from deployments.stacks.cann_layer import WITH_ENV
+from deployments.stacks.indexes import SIGNED_IN
 from deployments.steps import Step, Text
 
 DRIVER_FILE = re.compile(r"-driver_[^/]+\.run")
@@ -12,9 +13,14 @@ CHIP_FILE = re.compile(r"(-driver_|-firmware_|-ops_|-kernels[-_])[^/]+\.run")
 TOOLKIT_FILE = re.compile(r"-toolkit_[^/]+\.run")
 
 
+def as_anybody(argv: Sequence[str]) -> list[str]:
+    """The command without what signs in at the site's indexes."""
+    return list(argv[len(SIGNED_IN) :] if tuple(argv[: len(SIGNED_IN)]) == SIGNED_IN else argv)
+
+
 def unwrapped(argv: Sequence[str]) -> list[str]:
-    """The command itself, without the shell that reads set_env.sh files before."""
-    words = list(argv)
+    """The command itself, without what signs in at indexes and the shell that reads set_env.sh files before."""
+    words = as_anybody(argv)
     if words[:3] == ["bash", "-c", WITH_ENV] and "--" in words:
         return words[words.index("--") + 1 :]
     return words

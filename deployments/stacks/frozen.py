@@ -7,6 +7,7 @@ from typing import Any
 
 from deployments.stacks import actions
 from deployments.stacks.draft import as_step
+from deployments.stacks.one_npu import HELD
 from deployments.stacks.options import RESTARTS
 from deployments.stacks.plan import Plan
 from deployments.steps import BadParams, Evidence, Step, Text, param
@@ -15,6 +16,7 @@ NAMES = {field.name for field in dataclasses.fields(Step)}
 MOST_STEPS = 60
 FILLED = ("plan", "npus", "before")  # by the console, when the job is queued
 BY_CONSOLE = Text("由控制台填写。", "The console fills it in.")
+TRIES = ("deployments.stacks.one_prompt", "deployments.stacks.one_npu")
 LAST_OF_HOST = ["deployments.kinds.check_probes", "stack"]
 
 
@@ -30,13 +32,24 @@ class Planned:
 
 
 def steps(planned: Planned) -> list[Step]:
-    """The steps of a kind that runs a plan. Raises BadParams."""
-    return read(planned.plan)
+    """The steps of a kind that runs a plan; those that try an NPU may use what the job holds. Raises BadParams."""
+    held = ",".join(name for name in planned.npus if "/" in name)  # those of chips; beside them stand their cards
+    return [
+        dataclasses.replace(step, env={**step.env, HELD: held}) if held and tries_npu(step) else step
+        for step in read(planned.plan)
+    ]
 
 
 def locks(planned: Planned) -> list[str]:
-    """Its locks: the stacks of the server, and all of it where driver or firmware change."""
-    return ["stack", *host_locks(steps(planned), planned.npus)]
+    """Its locks: the stacks of the server, what it tries an NPU on, and all of it where driver or firmware change."""
+    found = read(planned.plan)
+    tried = [f"npu:{npu}" for npu in planned.npus] if any(map(tries_npu, found)) else []
+    return ["stack", *(host_locks(found, planned.npus) or tried)]
+
+
+def tries_npu(step: Step) -> bool:
+    """Whether the step lets a program work on an NPU, to see that the stack does."""
+    return any(word in TRIES for word in step.argv[2:3]) and step.argv[3:5] != ["--on", "cpu"]
 
 
 def write(plan: Plan) -> str:

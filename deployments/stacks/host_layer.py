@@ -216,12 +216,17 @@ def _packages(draft: Draft, target: Target) -> list[tuple[str, str]]:
             f"get them from the vendor and put them into {actions.PACKAGES}.",
         )
         hdk = f"Ascend-hdk-{draft.family}-npu"
-    driver = files["driver"].format(hdk=hdk, version=target.driver or UNKNOWN_VERSION, arch=draft.arch)
-    firmware = files["firmware"].format(hdk=hdk, version=target.firmware or UNKNOWN_VERSION)
+    driver = files["driver"].format(hdk=hdk, version=_written(target.driver), arch=draft.arch)
+    firmware = files["firmware"].format(hdk=hdk, version=_written(target.firmware))
     parts = [("driver", driver), ("firmware", firmware)]
     if target.mode == "firmware":
         return parts[1:]
     return parts[::-1] if target.mode == "upgrade" else parts
+
+
+def _written(version: str | None) -> str:
+    """A version as names of files have it: the vendor's tools tell of 26.0.rc1 what came out of a file 26.0.RC1."""
+    return version.replace(".rc", ".RC") if version else UNKNOWN_VERSION
 
 
 def _name(part: str) -> Text:

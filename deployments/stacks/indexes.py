@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from deployments.steps import python_module
+
+SIGNED_IN = tuple(python_module("deployments.agent.indexed"))  # goes before the command that asks an index
 AUTHORITIES = (
     "/etc/ssl/certs/ca-certificates.crt",  # Debian, Ubuntu
     "/etc/pki/tls/certs/ca-bundle.crt",  # openEuler, Kylin

@@ -1,7 +1,8 @@
 """`python -m deployments.stacks.one_prompt --on npu|cpu [--dtype NAME] ACTIVATE FOLDER …`: let the stack's own vLLM
 answer one prompt, with the first of the folders that holds a model.
 
-It ends with NOT_TRIED where there is no model, or no NPU without a process: that says nothing against the stack.
+It ends with NOT_TRIED where there is no model, or no NPU without a process, of those that the job holds where it holds
+some: that says nothing against the stack.
 """
 
 import argparse
@@ -14,34 +15,18 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
 
+from deployments.stacks import one_npu
 from deployments.stacks.cann_layer import with_env
+from deployments.stacks.one_npu import told
 from deployments.stacks.said import FINE, ended
 from deployments.steps import Text
 
-NOT_TRIED = 3  # the exit code
 FOLDER = "smoke-model"  # where one is looked for: below the folder of the stacks, and below /models
 ANSWERS_S = 600.0
 ENDS_S = 10.0
 SAYS = r"\d+ tokens in [\d.]+ s"  # of answer_once.py
 INSIDE = Path(__file__).with_name("answer_once.py")  # the stack's Python runs it, which knows nothing of ours
-
-
-class Npu(Protocol):
-    @property
-    def npu(self) -> int: ...
-    @property
-    def chip(self) -> int | None: ...
-
-
-class Sees(Protocol):
-    """As far as a server's NPUs are asked for; the order printed is the device index."""
-
-    @property
-    def npus(self) -> Sequence[Npu]: ...
-    @property
-    def processes(self) -> Sequence[Npu]: ...
 
 
 def model_in(folders: Sequence[str]) -> str:
@@ -55,19 +40,6 @@ def no_model(folders: Sequence[str]) -> Text:
         f"{named} 里没有可读的模型（config.json），因此只试了导入。",
         f"There is no model (config.json) that can be read in {named}, so only the import was tried.",
     )
-
-
-NONE_FREE = Text(
-    "每张 NPU 上都有进程，因此没有在 NPU 上试模型，只试了导入。",
-    "Every NPU has a process on it, so no model was tried on one, only the import.",
-)
-
-
-def free_npu(host: Sees) -> int | None:
-    """The device index of the first NPU without a process; 0 where npu-smi tells of none, None where all have one."""
-    held = {(one.npu, one.chip or 0) for one in host.processes}
-    found = list(host.npus)
-    return next((n for n, one in enumerate(found) if (one.npu, one.chip or 0) not in held), None if found else 0)
 
 
 def did_not_answer(model: str, code: int) -> Text:
@@ -120,18 +92,6 @@ def _signal(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-def told(words: Text) -> int:
-    """Say why nothing was tried; the exit code for it."""
-    print(f"{words.zh} {words.en}", flush=True)
-    return NOT_TRIED
-
-
-def _free_npu() -> int | None:
-    from deployments.kinds.check_probes.host import Host  # probes know of stacks, and plans need none of them
-
-    return free_npu(Host())
-
-
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="deployments.stacks.one_prompt")
     parser.add_argument("--on", choices=("npu", "cpu"), required=True)
@@ -145,9 +105,9 @@ def main(arguments: list[str]) -> int:
     # Those are of our own Python.
     env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "ASCEND_REASON")}
     if asked.on == "npu":
-        index = _free_npu()
+        index = one_npu.found()
         if index is None:
-            return told(NONE_FREE)
+            return told(one_npu.none_free(os.environ.get(one_npu.HELD, "")))
         env["ASCEND_RT_VISIBLE_DEVICES"] = str(index)
         print(f"NPU {index}: {model}", flush=True)
     return ended(ask(asked.activate, model, asked.dtype, env))

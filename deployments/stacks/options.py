@@ -52,6 +52,32 @@ INNER = ("private", "bundled", "bundled_in")  # what the console finds out, and 
 CHOICES = tuple(field.name for field in fields(Options) if field.name not in INNER)
 RESTARTS = ("by_hand", "window", "now")
 ROUTES, CANN_PLACES, LAYERINGS = ("auto", "venv", "container"), ("own", "shared"), ("empty", "wheels")
+# What a person reads in place of each word.
+WORDS: dict[str, dict[str, Text]] = {
+    "route": {
+        "auto": Text("自动选择", "whichever works here"),
+        "venv": Text("Python 环境", "a Python environment"),
+        "container": Text("容器", "a container"),
+    },
+    "cann": {
+        "own": Text("软件栈自己的目录", "the stack's own folder"),
+        "shared": Text("共用的 /usr/local/Ascend（以 root 安装）", "the shared /usr/local/Ascend, as root"),
+    },
+    "layering": {
+        "empty": Text("从源码构建，不带设备", "built without a device"),
+        "wheels": Text("用它的 wheel，不装其 torch", "its wheel, without its torch"),
+    },
+    "restart": {
+        "by_hand": Text("由人在合适的时间重启", "by hand, when it suits"),
+        "window": Text("在时间段内自动重启", "by itself, within a span of time"),
+        "now": Text("立即自动重启", "by itself, at once"),
+    },
+}
+
+
+def word(name: str, value: str) -> Text:
+    """How the choice `value` of the field `name` reads; what has no words of its own reads as it is."""
+    return WORDS.get(name, {}).get(value) or Text(value, value)
 
 
 VERSION = r"[0-9A-Za-z][0-9A-Za-z._-]{0,39}"

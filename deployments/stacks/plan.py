@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.stacks import actions, cann_layer, container, host_layer, one_prompt, python_layer
+from deployments.stacks import actions, cann_layer, container, host_layer, one_npu, one_prompt, python_layer
 from deployments.stacks.activate import TOOLS
 from deployments.stacks.catalogue import Catalogue, Stack
 from deployments.stacks.container import SMOKE
@@ -189,13 +189,13 @@ def _groups(draft: Draft, start: int) -> None:
 ROOM_GIB = 10  # the toolkit alone takes that much
 
 
-def _room(draft: Draft, start: int) -> None:
-    """Before anything is written: is there room for it?"""
+def _room(draft: Draft, start: int, layer: str = "cann") -> None:
+    """Before anything is written: is there room for it? It stands with the layer that follows."""
     if all(step.state == "satisfied" for step in draft.steps[start:]):
         return
     title = Text("看磁盘空间", "See that there is room")
     argv = (PYTHON, "-m", "deployments.stacks.room", draft.folder, str(ROOM_GIB))
-    draft.steps.insert(start, PlannedStep("room", "cann", title, "look", argv=argv))
+    draft.steps.insert(start, PlannedStep("room", layer, title, "look", argv=argv))
 
 
 def _cpu(draft: Draft) -> None:
@@ -204,7 +204,7 @@ def _cpu(draft: Draft) -> None:
         draft.refuse("no_environment", *text)
     if not wrong:
         python_layer.cpu(draft)
-        _room(draft, 0)
+        _room(draft, 0, "python")
         _end(draft, [], CPU_SMOKE)
 
 
@@ -250,15 +250,16 @@ def _one_prompt(draft: Draft, active: str, *, is_cpu: bool) -> None:
         f"{one.zh} 用 {named} 回答一句" if named else f"{one.zh} 回答一句（有模型时）",
         f"{one.en} answer one prompt with {named}" if named else f"{one.en} answer one prompt, where a model is there",
     )
+    busy = Text("", "") if is_cpu else Text("，或 NPU 上有进程", ", or a process is on the NPU")
     dtype = ["--dtype", "float16"] if draft.family == "310P" and not is_cpu else []  # it has no bf16
     argv = python_module("deployments.stacks.one_prompt", "--on", "cpu" if is_cpu else "npu", *dtype, active, *places)
     draft.add(
         PlannedStep(
             "one_prompt", "python", title, "look", argv=tuple(argv), env=CPU_ENV if is_cpu else ALONE_ENV,
-            timeout_s=one_prompt.ANSWERS_S + 60.0, skips=(one_prompt.NOT_TRIED,), says=(one_prompt.SAYS,),
+            timeout_s=one_prompt.ANSWERS_S + 60.0, skips=(one_npu.NOT_TRIED,), says=(one_prompt.SAYS,),
             note=Text(
-                f"在 {'、'.join(places)} 里找模型；没有模型，或每张 NPU 上都有进程时，会说明并跳过。",
-                f"A model is looked for in {' and '.join(places)}. Where none is there, or every NPU has a process, "
+                f"在 {'、'.join(places)} 里找模型；没有模型{busy.zh}时，会说明并跳过。",
+                f"A model is looked for in {' and '.join(places)}. Where none is there{busy.en}, "
                 "the step says so and is skipped.",
             ),
         )

@@ -7,6 +7,7 @@ of its list without torch and CUDA.
 
 from collections.abc import Mapping
 
+from deployments.stacks import indexes
 from deployments.stacks.activate import TOOLS
 from deployments.stacks.cann_layer import with_env
 from deployments.stacks.draft import PIP_S, Draft, PlannedStep
@@ -250,7 +251,7 @@ def settled(draft: Draft) -> tuple[tuple[str, str], ...]:
 
 def signed_in(draft: Draft, argv: tuple[str, ...]) -> tuple[str, ...]:
     """The command with the authority and the logins of the site, where its indexes ask for them."""
-    return (*python_module("deployments.agent.indexed"), *argv) if draft.options.private else argv
+    return (*indexes.SIGNED_IN, *argv) if draft.options.private else argv
 
 
 def _step(

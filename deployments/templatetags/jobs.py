@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from django import template
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -16,6 +17,8 @@ from console.language import pick
 from console.templatetags.frame import icon
 from deployments import kinds
 from deployments.models import CampaignState, JobState
+from deployments.services.job_page import command_text
+from deployments.stacks import options
 
 register = template.Library()
 register.filter("pick", pick)
@@ -119,6 +122,24 @@ def state_word(name: str) -> str:
 def kind_title(kind: str) -> str:
     """The title of a job kind; a kind that is gone keeps its name."""
     return pick(kinds.title(kind))
+
+
+register.filter("command", command_text)
+
+
+@register.filter
+def with_job(reason: str) -> str | SafeString:
+    """The reason of a change; one that is the number of a job leads to it."""
+    number = reason.removeprefix("#")
+    if number == reason or not (number.isascii() and number.isdecimal() and len(number) < 19):
+        return reason
+    return format_html('<a href="{}">{}</a>', reverse("deployments:job-detail", args=[int(number)]), reason)
+
+
+@register.filter
+def choice_word(name: str, value: str) -> str:
+    """How a choice of a stack's plan reads: `{{ "cann"|choice_word:value }}`."""
+    return pick(options.word(name, value))
 
 
 @register.filter

@@ -67,7 +67,7 @@ def shown(campaign: Campaign, by: User, show: str = "", does: str = "") -> dict[
         "batch": campaign.batch,
         "state": campaign_board.shown_state(campaign),
         "order": Order.of(campaign.order),
-        "choices": choices,
+        "choices": campaign_form.said(choices),
         "choices_query": f"?{urlencode(choices)}" if choices else "",  # of the page with the exact commands
         "groups": campaign_board.groups(campaign),
         "rows": [(row, campaign_board.does(row), _ring(campaign, row.ring)) for row in wanted[:MOST_ROWS]],

@@ -8,8 +8,8 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
-from console.errors import Conflict, ConsoleError, Invalid
-from deployments.models import VendorPackage
+from console.errors import ConsoleError, Invalid
+from deployments.models import Server, VendorPackage
 from deployments.services import host_changes, in_use, installs, jobs, packages, stacks, waiting
 from deployments.stacks import actions
 from deployments.stacks.options import RESTARTS, Options
@@ -36,7 +36,7 @@ def server_drivers(request: HttpRequest, name: str) -> HttpResponse:
     digest = installs.digest(made) if made else ""
     if request.method == "POST" and made and not wrong:
         try:
-            _check_confirmed(request, server.name, digest)
+            _check_confirmed(request, server, digest)
             job = jobs.queue_job(server, "drivers", chosen, by=user_of(request), ticket=request.POST.get("ticket", ""))
             return redirect("deployments:job-detail", pk=job.pk)
         except ConsoleError as error:
@@ -60,18 +60,13 @@ def server_drivers(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "deployments/server_drivers.html", context, status=problem.status if problem else 200)
 
 
-def _check_confirmed(request: HttpRequest, name: str, digest: str) -> None:
+def _check_confirmed(request: HttpRequest, server: Server, digest: str) -> None:
     """Raises Conflict for another plan than was shown, Invalid where the server's name was not typed."""
-    if request.POST.get("seen") != digest:
-        raise Conflict(
-            _("The plan is another one than was shown: what the server tells of itself has changed."),
-            _("Look at the steps below, then confirm again."),
-            code="plan_changed",
-        )
-    if request.POST.get("confirm", "").strip() != name:
+    installs.check_shown(server, request.POST.get("seen", ""), digest)
+    if request.POST.get("confirm", "").strip() != server.name:
         raise Invalid(
             _("What was typed is not the name of the server."),
-            _("Type %(name)s to confirm.") % {"name": name},
+            _("Type %(name)s to confirm.") % {"name": server.name},
             code="not_confirmed",
         )
 

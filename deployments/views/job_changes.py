@@ -14,8 +14,9 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.errors import ConsoleError, Invalid, NotFound
 from deployments import forms, kinds
 from deployments.models import Job, Server
-from deployments.services import approvals, approving, filling, in_use, job_page, jobs, waiting
+from deployments.services import approvals, approving, filling, in_use, job_page, jobs, root_access, waiting
 from deployments.steps import BadParams, read_params
+from deployments.views import own_pages
 from deployments.views.lookup import check_may_operate, find_job, is_part, user_of
 
 
@@ -60,6 +61,8 @@ def _changed(request: HttpRequest, job: Job, change: Callable[[], object]) -> Ht
 def job_new(request: HttpRequest) -> HttpResponse:
     """The form of a kind beside what it will do; POST queues the job."""
     check_may_operate(request)
+    if request.method == "GET" and (page := _own_page(request.GET)):
+        return redirect(page)
     given = request.POST if request.method == "POST" else _prefilled(request.GET)
     kind = given.get("kind") or kinds.offered()[0]
     module = jobs.find_kind(kind)
@@ -100,7 +103,7 @@ def _confirm(request: HttpRequest, server: Server, kind: str, params: dict[str, 
     module = jobs.find_kind(kind)
     jobs.check_role(user_of(request), module)
     read = jobs.checked_params(module, filling.filled(server, kind, module, params))
-    jobs.check_root(server, kind, module, read)
+    root_access.check(server, module, read)
     back = request.POST.copy()
     back.pop("csrfmiddlewaretoken", None)
     context = {
@@ -129,11 +132,22 @@ def _queue(
     return jobs.queue_job(server, kind, params, by=user_of(request), ticket=ticket, wait=wait)
 
 
+def _again(query: QueryDict) -> Job | None:
+    """The earlier job that again=<id> names. Raises NotFound."""
+    pk = query.get("again", "")
+    return find_job(int(pk)) if pk.isdecimal() and len(pk) <= 18 else None
+
+
+def _own_page(query: QueryDict) -> str:
+    """The page that asks for the kind of the earlier job, where this form is not the one; else ''."""
+    job = _again(query)
+    return own_pages.address(job.kind, filling.asked(job), job.server.name) if job and job.kind in kinds.names() else ""
+
+
 def _prefilled(query: QueryDict) -> QueryDict:
     """The address' own values; with again=<job> those of an earlier job below them."""
-    if not (pk := query.get("again", "")).isdecimal() or len(pk) > 18:
+    if not (job := _again(query)):
         return query
-    job = find_job(int(pk))
     filled = QueryDict(mutable=True)
     filled.update({"server": job.server.name, "kind": job.kind, "ticket": job.ticket})
     typed = getattr(jobs.find_kind(job.kind), "TYPED", ())
@@ -158,4 +172,4 @@ def consequence(module: ModuleType, kind: str, params: dict[str, Any], server: S
     except (BadParams, ConsoleError):
         return unknown
     plan = [(step, job_page.command_text(step.argv)) for step in module.steps(read)]
-    return {**found, "plan": plan, "locks": module.locks(read), "root_needed": jobs.needs_root(module, read)}
+    return {**found, "plan": plan, "locks": module.locks(read), "root_needed": root_access.is_needed(module, read)}

@@ -13,8 +13,8 @@ from deployments import forms, kinds, page_texts
 from deployments.models import Attempt, Decision, Job
 from deployments.models.job import ENDED
 from deployments.services import approvals, approving, in_use, job_page
-from deployments.stacks.installed import NAME
 from deployments.templatetags.jobs import kind_title
+from deployments.views import own_pages
 from deployments.views.lookup import find_attempt, find_job, is_part, user_of
 
 
@@ -55,23 +55,13 @@ def _applied_by(remedy: dict[str, Any] | None, job: Job) -> dict[str, str]:
     given = remedy.get("params")
     params = given if isinstance(given, dict) else {}
     title = kind_title(remedy["kind"])
-    if page := _own_page(remedy["kind"], params, job):
+    if page := own_pages.address(remedy["kind"], params, job.server.name):
         return {"job_url": page, "job_title": title}
     query = QueryDict(mutable=True)
     query.update({"server": job.server.name, "kind": str(remedy["kind"])})
     for name, value in list(params.items())[:50]:
         query.setlist(forms.PREFIX + str(name), [str(v) for v in value] if isinstance(value, list) else [str(value)])
     return {"job_url": f"{reverse('deployments:job-new')}?{query.urlencode()}", "job_title": title}
-
-
-def _own_page(kind: str, params: dict[str, Any], job: Job) -> str:
-    """The page that asks for a kind which the form does not offer; '' for the others."""
-    if kind in ("cleanup", "cleanup_look"):
-        return reverse("deployments:server-cleanup", args=[job.server.name])
-    stack = params.get("stack")
-    if kind == "install" and isinstance(stack, str) and NAME.fullmatch(stack):
-        return reverse("deployments:stack-install", args=[stack, job.server.name])
-    return reverse("monitoring:stack-list") if kind == "install" else ""
 
 
 def _log_config(job: Job, attempt: Attempt | None, attempts: list[Attempt]) -> dict[str, Any]:

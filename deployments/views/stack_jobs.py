@@ -4,12 +4,11 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
-from console.errors import Conflict, ConsoleError
+from console.errors import ConsoleError
 from deployments.models import Server
-from deployments.services import faults, filling, host_changes, in_use, installs, jobs, stacks, waiting
+from deployments.services import faults, filling, host_changes, in_use, installs, jobs, npu_choice, stacks, waiting
 from deployments.stacks.options import CHOICES
 from deployments.stacks.plan import Plan
 from deployments.views.lookup import check_may_operate, find_server, user_of
@@ -30,12 +29,7 @@ def stack_install(request: HttpRequest, name: str, server: str) -> HttpResponse:
     }  # fmt: skip
 
     def queue() -> Any:
-        if given.get("seen") != digest:
-            raise Conflict(
-                _("The plan is another one than was shown: what the server tells of itself has changed."),
-                _("Look at the steps below, then confirm again."),
-                code="plan_changed",
-            )
+        installs.check_shown(found, given.get("seen", ""), digest)
         params = {one: value for one, value in chosen.items() if one != "account"}
         if fault := given.get("fault", ""):
             params["fault"] = fault
@@ -100,7 +94,10 @@ def _asked(
 
 
 def _locks(server: Server, made: Plan | None) -> list[str]:
-    return ["stack", *(host_changes.locks(server) if made and made.changes_host else [])]
+    if made and made.changes_host:
+        return ["stack", *host_changes.locks(server)]
+    tried = npu_choice.names_of_one(server) if made and installs.tries_npu(made) else []
+    return ["stack", *(f"{waiting.NPU_LOCK}{name}" for name in tried)]
 
 
 def _ticket(request: HttpRequest) -> str:

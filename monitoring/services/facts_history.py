@@ -1,15 +1,22 @@
-"""What changed by itself on a server, from one set of facts to the next, into its history."""
+"""What changed on a server from one set of facts to the next, by itself or by a job, into its history."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
-from deployments.models import Server, ServerChange
+from django.db.models import Q
+from django.utils import timezone
+
+from deployments import kinds
+from deployments.models import Job, Server, ServerChange
 from deployments.services import history
 
 PLAIN = (
     "os", "kernel", "glibc", "cpu_model", "cpus", "mem_total_mb", "driver", "firmware", "cann", "stack_current",
     "agent", "boot_id",
 )  # fmt: skip
+BY_JOBS = frozenset({"driver", "firmware", "cann", "nnal", "stack_current", "boot_id"})  # what jobs of ours change
+TOLD_WITHIN = timedelta(minutes=2)  # of a job's end, by the agent
 LISTS = {"addresses": "address", "pci": "bus_id", "nnal": "version"}
 
 
@@ -34,7 +41,23 @@ def changes(server: Server, facts: Mapping[str, Any]) -> list[ServerChange]:
     hostname = str(facts.get("hostname") or "")[:255]
     if hostname and server.hostname and hostname != server.hostname:
         rows.insert(0, history.change(server, "hostname", server.hostname, hostname))
+    _name_the_job(server, rows)
     return rows
+
+
+def _name_the_job(server: Server, rows: Sequence[ServerChange]) -> None:
+    """Beside what a job changes: who asked for the one that runs, or has just ended, and its number."""
+    found = [row for row in rows if row.field in BY_JOBS]
+    if not found:
+        return
+    able = [name for name in kinds.names() if getattr(kinds.load(name), "CHANGES_FACTS", False)]
+    under_way = Q(started_at__isnull=False) & (Q(ended_at=None) | Q(ended_at__gte=timezone.now() - TOLD_WITHIN))
+    job = Job.objects.filter(under_way, server=server, kind__in=[*able, "reboot"]).order_by("-started_at").first()
+    if job is None:
+        return
+    for row in found:
+        row.by, row.by_name = job.requester, job.requester.username if job.requester else ""
+        row.reason, row.ticket = f"#{job.pk}", job.ticket
 
 
 def _not_found(reason: Any) -> bool:

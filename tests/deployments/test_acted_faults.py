@@ -8,7 +8,7 @@ import pytest
 from deployments.agent import runner, spool
 from deployments.agent.config import load
 from deployments.demo import acts, contents, play, reboots
-from deployments.demo.scene import DONE
+from deployments.demo.scene import DONE, Ended
 from deployments.stacks import faults, frozen, plan, verdict
 from deployments.stacks.catalogue import built_in
 from deployments.stacks.draft import as_step
@@ -181,6 +181,31 @@ def test_a_play_that_was_cut_off_goes_on_with_the_step_it_was_at(tmp_path, monke
     assert log.ended["state"] == "succeeded", log.text
     told = [(event["e"], event.get("n")) for event in log.events if event["e"] in ("started", "step", "step_end")]
     assert len(told) == len(set(told))  # nothing is told twice
+
+
+def test_a_play_that_was_cut_off_behind_a_step_that_failed_remembers_it(tmp_path, monkeypatch):
+    def acted(step, scene, fault):
+        yield 60.0 if step.always else 0.0
+        return DONE if step.always else Ended(1)
+
+    monkeypatch.setattr(acts, "of", acted)
+    server = fresh(tmp_path)
+    steps = [
+        plan.PlannedStep("x", "host", Text("零", "Change it"), argv=("x",)),
+        plan.PlannedStep("y", "host", Text("一", "Put it right"), argv=("y",), always=True),
+        plan.PlannedStep("z", "cann", Text("二", "Go on"), argv=("z",)),
+    ]
+    monkeypatch.setenv("ASCEND_DEMO_SPEED", "1")
+    folder = server.queue("install", stack=NEW, plan=frozen.write(_with(server.plan(NEW), steps)))
+    until(lambda: server.turn() or b'"e":"step","n":2' in (folder / "lines").read_bytes(), 60, every=0.001)
+    for one in server.member.adopter.plays.values():
+        os.close(one.lock)  # as when the process is killed
+    monkeypatch.setenv("ASCEND_DEMO_SPEED", "1000")
+    server.start()
+    until(lambda: server.turn() or spool.has_ended(folder), 30, every=0.001)
+    log = Log(folder)
+    assert log.states == ["failed", "succeeded", "skipped"] and log.ended["state"] == "failed"
+    assert "Step 1 “Change it” failed." in log.reason
 
 
 def test_two_claims_of_one_server_are_played_one_after_the_other_or_both(tmp_path):

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from deployments.demo import contents
+from deployments.services import faults
 from deployments.stacks import verdict
 from deployments.stacks.catalogue import built_in
 from tests.deployments.acted import Acted, at_once
@@ -173,3 +174,14 @@ def test_what_a_job_of_another_start_has_changed_is_there_still(tmp_path):
     (server.folder / contents.FILE).write_text('{"driver": 7}')
     assert contents.now(server.made, server.folder).driver == "24.1.0"
     assert dataclasses.asdict(contents.read(server.made, server.folder)) == dataclasses.asdict(contents.of(server.made))
+
+
+def test_an_index_that_asks_who_we_are_is_acted_out_as_any_other(tmp_path):
+    options = {"index": "https://pypi.site.test/simple", "private": "yes"}
+    server = Acted("kp-17", tmp_path, gone=("opt/vllm-ascend",))
+    made = server.plan(NEW, **options)
+    assert any("deployments.agent.indexed" in step.argv for step in made.steps)
+    assert {"index_hangs", "disk_full"} <= {name for name, _title in faults.possible(made)}
+    hung = server.install(NEW, fault="index_hangs", **options)
+    assert "does not answer (timed out)" in hung.reason
+    assert server.install(NEW, **options).ended["state"] == "succeeded" and word(server, NEW) == verdict.MATCHES

@@ -189,7 +189,7 @@ def test_everything_is_looked_at_again(asked, server, ann, ben):
     server.refresh_from_db()
     servers.cordon(server, "0000:11:00.0", by=ann, reason="ECC")
     approving.approve(asked, by=ben)
-    assert now(asked).locks == ["npu:0000:10:00.0", "npu:0000:10:00.0/0"] and not now(asked).waiting
+    assert now(asked).locks == ["server", "npu:0000:10:00.0", "npu:0000:10:00.0/0"] and not now(asked).waiting
 
 
 def test_a_paused_queue_holds_it_after_the_approval(asked, server, ben, django_capture_on_commit_callbacks):

@@ -174,8 +174,10 @@ def test_what_failed_is_retried_in_waves_of_its_own(begin, operator):
     finish(good)
     finish(*bad, state="failed")
     assert fresh(batch).state == "failed"
+    Job.objects.filter(pk__in=[job.pk for job in bad]).update(mark=["两台主机", "Two hosts"])
     batches.retry_failed(batch, by=operator)
     again = under_way(batch)
+    assert not any(job.mark for job in again)  # of another run: as where one job is run again by hand
     assert {job.pk for job in again} == {job.pk for job in bad} and {job.wave for job in again} == {2}
     assert sorted(Attempt.objects.filter(job__in=again).values_list("n", flat=True)) == [1, 1, 2, 2]
     finish(*again)

@@ -183,9 +183,11 @@ def test_an_import_beside_a_job_that_installs_from_it_is_refused(kept, made, ser
     )
     changed = json.loads((made / MANIFEST).read_text()) | {"made": "later"}
     (made / MANIFEST).write_text(json.dumps(changed))
-    for words in (["import", str(made)], ["remove", kept.name]):
-        with pytest.raises(CommandError, match=f"Jobs install from the bundle .*#{job.pk} .kp-1"):
-            call_command("bundle", *words)
+    for state in (JobState.QUEUED, JobState.DRAFT, JobState.WAITING_APPROVAL):  # the latter two of a campaign
+        Job.objects.update(state=state)
+        for words in (["import", str(made)], ["remove", kept.name]):
+            with pytest.raises(CommandError, match=f"Jobs install from the bundle .*#{job.pk} .kp-1"):
+                call_command("bundle", *words)
     assert wheel_bundles.find(kept.name).digest == kept.digest
     Job.objects.update(state=JobState.SUCCEEDED)
     assert bundle_import.bring_in(made, lambda _line: None).digest != kept.digest

@@ -181,6 +181,16 @@ def test_the_choices_are_those_of_the_jobs_and_of_the_page_with_the_commands(pag
     assert address in job.params["plan"] and job.params["index"] == address
 
 
+def test_the_choices_of_a_campaign_read_as_words(page, operator, second):
+    make_servers(1)
+    shown = text(page(operator).get("/campaigns/new"))
+    assert '<option value="">whichever works here</option>' in shown and '<option value="container">' in shown
+    campaign = ask_for(operator, params={"layering": "wheels", "restart": "now"})
+    shown = text(page(second).get(f"/campaigns/{campaign.pk}/"))
+    assert "<dt>How vLLM comes</dt> <dd>its wheel, without its torch</dd>" in shown
+    assert "<dt>Restart</dt> <dd>by itself, at once</dd>" in shown and "layering</dt>" not in shown
+
+
 def test_pause_go_on_and_stop_from_the_page(page, operator, second):
     make_servers(4)
     campaign = campaigns.approve(ask_for(operator), by=second, seen=Campaign.objects.get().digest)
@@ -192,7 +202,9 @@ def test_pause_go_on_and_stop_from_the_page(page, operator, second):
     assert "Stop the campaign for" in text(browser.get(f"/campaigns/{campaign.pk}/stop"))
     browser.post(f"/campaigns/{campaign.pk}/stop", {"cancel_running": "1"})
     assert state(campaign) == "stopped" and not Job.objects.exclude(state="cancelled").exists()
-    assert "stopped by olga" in text(browser.get(f"/campaigns/{campaign.pk}/"))
+    shown = text(browser.get(f"/campaigns/{campaign.pk}/"))
+    assert "stopped by olga" in shown and "Being watched" not in shown  # no ring is any more
+    assert "Retry 4 servers" in shown
 
 
 # ---------- REST ----------

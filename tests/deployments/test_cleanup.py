@@ -94,9 +94,10 @@ def test_a_look_holds_nothing_and_changes_nothing():
 
 @pytest.mark.parametrize(
     ("targets", "lock"),
-    [(["plog:/a"], "cleanup"), (["plog:/a", f"stacks:{STACKS}/x"], "stack"), (["downloads:/models/a.part"], "stack")],
-)
-def test_a_clean_up_of_stacks_is_held_like_an_installation(targets, lock):
+    [(["plog:/a"], "cleanup"), (["plog:/a", f"stacks:{STACKS}/x"], "stack"), (["downloads:/models/a.part"], "stack"),
+     (["images:docker/quay.io/ascend/vllm-ascend:v0.23.0"], "stack")],
+)  # fmt: skip
+def test_a_clean_up_of_what_installations_make_is_held_like_them(targets, lock):
     assert cleanup.locks(cleanup.Params(targets)) == [lock]
 
 

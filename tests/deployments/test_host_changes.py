@@ -18,6 +18,7 @@ from deployments.services import (
     host_changes,
     installs,
     jobs,
+    lifecycle,
     packages,
     servers,
     stacks,
@@ -230,6 +231,7 @@ def test_a_driver_that_fails_takes_the_server_into_maintenance_with_an_alert_and
     client.cookies["django_language"] = "en"
     page = client.get("/servers/kp-1/").content.decode()
     assert "the reason" in page and "25.0.rc1.1" in page and "/servers/kp-1/drivers/?driver=25.5.2" in page
+    assert f'· <a href="/jobs/{job.pk}/">#{job.pk}</a>' in " ".join(page.split())  # who has begun the maintenance
     # The way out starts in maintenance, any other job waits; and when it succeeds what failed is settled.
     again = queue(found, operator)
     assert not again.waiting and jobs.queue_job(found, "reboot", {}, by=operator).waiting
@@ -307,6 +309,22 @@ def test_the_page_shows_the_plan_and_queues_what_was_confirmed(server, operator,
     assert page.get("/servers/kp-1/drivers/", {"driver": "1; rm"}).status_code == 422
 
 
+def test_retry_with_changes_of_such_a_job_leads_to_its_own_page(server, known, operator, browser):
+    job, page = queue(server, operator), browser(operator)
+    answer = page.get(f"/jobs/new?again={job.pk}")
+    assert answer.status_code == 302
+    assert answer.url == "/servers/kp-1/drivers/?driver=25.5.2&firmware=7.8.0.6.201"
+    shown = page.get(answer.url).content.decode()
+    assert 'value="7.8.0.6.201"' in shown and "sh -c &#x27;getent passwd" in shown  # as a shell takes it
+
+
+def test_files_are_called_as_the_vendor_writes_versions(server):
+    server.facts = facts("A2", root="helper", **{**OLD, "driver_whole": False})
+    made = stacks.host_plan_for(server, stacks.read_options({"driver": "25.0.rc1.1"}), ())
+    files = [step.package for step in made.steps if step.key == "check_driver"]
+    assert files == [f"{actions.PACKAGES}/Ascend-hdk-910b-npu-driver_25.0.RC1.1_linux-aarch64.run"]
+
+
 def test_viewers_change_nothing(server, known, browser):
     page = browser(User.objects.create_user("v", role="viewer"))
     assert page.get("/servers/kp-1/drivers/").status_code == 403
@@ -365,3 +383,12 @@ def test_a_campaign_plans_what_the_job_will_be_filled_in_with(server, known, sim
     line = campaign_plan.Planner(stacks.find(choices["stack"]), choices).lines([server])[0]
     assert line.word == "reboots", line.because
     assert line.digest == installs.digest_of(installs.fill_install(server, choices)["plan"])
+
+
+def test_who_is_decommissioned_leaves_no_failed_change_behind(server, operator, admin, known):
+    job = queue(server, operator)
+    found = ended(job, ["succeeded"] * place(job, "package-upgrade") + ["failed"])
+    gone = lifecycle.decommission(found, found.name, by=admin)
+    gone.refresh_from_db()
+    assert gone.is_gone and gone.host_failure is None and not gone.maintenance
+    assert not Alert.objects.filter(name=host_changes.ALERT, ended_at=None).exists()

@@ -1,7 +1,7 @@
 """Jobs of stacks as they are queued: from the page and over REST, by whom, with which plan, and refused why."""
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.utils import timezone, translation
@@ -11,9 +11,9 @@ from console.errors import Conflict, ConsoleError, Invalid, NotFound
 from console.models import ApiToken, User
 from console.redis import client as redis_client
 from deployments.kinds import install
-from deployments.models import Job, JobState, Server
+from deployments.models import Job, JobState, Npu, Server
 from deployments.services import batches, bundle_import, installs, jobs, selection, stacks, wheel_bundles
-from deployments.stacks import bundles
+from deployments.stacks import bundles, one_npu
 from deployments.steps import read_params
 from tests.deployments import tiny_wheels
 from tests.deployments.stack_facts import CHIPS, PACKAGES_0_23, facts
@@ -97,8 +97,22 @@ def test_a_plan_that_has_changed_since_is_asked_again(browser, server):
     before = installs.digest(installs.plan_of(server, stacks.find(STACK), installs.options_for(server, {})))
     told(server, pythons=THERE)
     answer = page.post(f"/stacks/{STACK}/install/kp-1/", {"seen": before})
-    assert answer.status_code == 409 and "another one than was shown" in answer.content.decode()
+    assert answer.status_code == 409 and "what the server tells of itself has changed" in answer.content.decode()
     assert not Job.objects.exists()
+
+
+def test_a_plan_from_before_a_job_has_just_ended_names_that_job(browser, server, operator):
+    page = browser("operator")
+    job = jobs.queue_job(server, "install", {"stack": STACK}, by=operator)
+    before = installs.digest(installs.plan_of(server, stacks.find(STACK), installs.options_for(server, {})))
+    told(server, pythons=THERE)
+
+    def said(**ago):
+        Job.objects.filter(pk=job.pk).update(state=JobState.SUCCEEDED, ended_at=timezone.now() - timedelta(**ago))
+        return page.post(f"/stacks/{STACK}/install/kp-1/", {"seen": before}).content.decode()
+
+    assert f"job #{job.pk} (Install a stack) has just ended on kp-1" in said(seconds=5)
+    assert "what the server tells of itself has changed" in said(hours=1) and Job.objects.count() == 1
 
 
 def test_rest_queues_the_same_and_may_not_bring_a_plan(client, server):
@@ -158,6 +172,43 @@ def test_a_plan_that_cannot_run_is_refused_in_words(operator, family, told_, opt
     assert refused.value.code == code and refused.value.what and refused.value.do
 
 
+@pytest.mark.parametrize("route", ["venv", "container"])
+def test_a_stack_is_tried_on_one_npu_which_the_job_holds(browser, operator, route):
+    row = Server.objects.create(
+        name="kp-2", family=CHIPS["A2"][0], facts=facts("A2", **PAIRED), last_seen_at=timezone.now(),
+        cordons={"0000:C1:00.0": {"reason": "ECC"}},
+    )  # fmt: skip
+    now = timezone.now()
+    for n, ago in enumerate((1, 0, 0, 0, 0)):  # the first card was lost an hour ago
+        Npu.objects.create(
+            server=row, device_index=max(0, n - 1), npu_id=n, chip_id=0, bus_id=f"0000:C{n}:00.0",
+            seen_at=now - timedelta(hours=ago),
+        )  # fmt: skip
+    redis_client().hset(streams.FLEET_NOW, str(row.pk), json.dumps({"processes": [{"pid": 7, "npu": 2, "chip": 0}]}))
+    given = {"stack": NPU_STACK, "route": route}
+    first = jobs.queue_job(row, "install", given, by=operator)
+    assert first.locks == ["stack", "npu:0000:C3:00.0", "npu:0000:C3:00.0/0"]
+    assert first.params["npus"] == ["0000:C3:00.0", "0000:C3:00.0/0"] and "npus" not in jobs.as_json(first)["params"]
+    steps = install.steps(read_params(install.Params, first.params))
+    assert [step.env[one_npu.HELD] for step in steps if one_npu.HELD in step.env] == ["0000:C3:00.0/0"]
+    second = jobs.queue_job(row, "install", given, by=operator)
+    assert second.locks[1] == "npu:0000:C4:00.0" and second.waiting  # for the stack
+    Job.objects.update(state=JobState.FAILED)
+    Server.objects.filter(pk=row.pk).update(cordons={f"0000:C{n}:00.0": {"reason": "ECC"} for n in (1, 3)})
+    again = jobs.retry_job(first, by=operator)  # on which it failed, perhaps
+    assert again.locks == ["stack", "npu:0000:C4:00.0", "npu:0000:C4:00.0/0"] and not again.waiting
+    assert again.params["plan"] == first.params["plan"] and "0000:C4:00.0/0" in again.params["npus"]
+    on_cpu = jobs.queue_job(row, "install", {"stack": STACK}, by=operator)
+    assert on_cpu.locks == ["stack"] and not on_cpu.params.get("npus")
+
+
+def test_a_plan_that_this_console_cannot_read_is_run_again_as_it_is(server, operator):
+    job = jobs.queue_job(server, "install", {"stack": STACK}, by=operator)
+    Job.objects.filter(pk=job.pk).update(state=JobState.FAILED, params={**job.params, "plan": "[{}]"})
+    again = jobs.retry_job(job, by=operator)
+    assert (again.params["plan"], again.locks) == ("[{}]", ["stack"])
+
+
 def test_batches_are_refused(server, operator):
     with pytest.raises(Conflict, match="each server by itself"):
         batches.start("install", {"stack": STACK}, selection.Asked(names=["kp-1"]), batches.Plan(), by=operator)
@@ -187,6 +238,21 @@ def test_a_simulated_server_acts_out_the_host_layer_and_restarts_by_itself(brows
     restart = next(step for step in steps if step.reboot)
     assert (restart.argv, restart.needs_root, restart.reboot_s) == (["reboot", "{attempt}"], True, 180.0)
     assert len(job.params["plan"]) < 40_000  # of the 48 KB that the parameter may have
+
+
+def test_a_plan_that_takes_every_npu_is_not_said_to_disturb_no_engine(browser, server, twin):
+    page = browser("operator")
+    assert "disturbs no engine" in page.get(f"/stacks/{STACK}/install/kp-1/").content.decode()
+    asked = page.get(f"/stacks/{NPU_STACK}/install/sim-1/").content.decode()
+    assert "disturbs no engine" not in asked and "every step is acted out" in asked
+
+
+def test_retry_with_changes_asks_as_the_plan_did(browser, server, operator):
+    job = jobs.queue_job(server, "install", {"stack": STACK, "index": "https://index.example/simple"}, by=operator)
+    answer = browser("operator").get(f"/jobs/new?again={job.pk}")
+    assert (
+        answer.url.startswith(f"/stacks/{STACK}/install/kp-1/?") and "index=https%3A%2F%2Findex.example" in answer.url
+    )
 
 
 def test_the_operator_chooses_a_fault_that_goes_into_the_signed_payload(browser, twin):

@@ -49,7 +49,7 @@ def test_a_ring_is_reset_together(topology, chips, index, wanted):
 def test_an_administrator_resets_by_bus_id_and_names_the_server_once_more(admin):
     server = server_with(PAIRS)
     job = jobs.queue_job(server, "reset", {"npu": "0000:11:00.0", "confirm": "kp-1"}, by=admin)
-    assert job.locks == ["npu:0000:10:00.0", "npu:0000:10:00.0/0", "npu:0000:11:00.0", "npu:0000:11:00.0/0"]
+    assert job.locks == ["server", "npu:0000:10:00.0", "npu:0000:10:00.0/0", "npu:0000:11:00.0", "npu:0000:11:00.0/0"]
     note, free, run, exporters, back = reset.steps(jobs.checked_params(reset, job.params))
     assert run.argv == ["npu-reset", "1", "0,1"] and run.needs_root and run.to_its_end
     assert run.title.en == "Reset NPU 1 (together: 0.0, 1.0)" and exporters.always
@@ -60,6 +60,20 @@ def test_an_administrator_resets_by_bus_id_and_names_the_server_once_more(admin)
     server.refresh_from_db()
     sick = jobs.queue_job(server, "reset", {"npu": "0000:12:00.0", "confirm": "kp-1"}, by=admin)
     assert not sick.waiting and "npu:0000:12:00.0" not in sick.locks  # a card is cordoned because it is to be reset
+    servers.cordon(server, "0000:13:00.0", by=admin, reason="ECC")
+    server.refresh_from_db()
+    whole = jobs.queue_job(server, "reset", {"npu": "0000:12:00.0", "confirm": "kp-1"}, by=admin)
+    assert whole.locks == ["server"]  # of a change of driver, and of a restart, too
+
+
+def test_a_root_helper_of_another_version_is_not_asked_for_what_it_may_not_know(admin):
+    server = server_with(PAIRS)
+    server.facts["root"] = "old"
+    server.save()
+    with pytest.raises(Conflict, match="older version") as refused:
+        jobs.queue_job(server, "reset", {"npu": "0000:11:00.0", "confirm": "kp-1"}, by=admin)
+    assert refused.value.code == "old_root_helper" and not Job.objects.exists()
+    assert jobs.queue_job(server, "reboot", {}, by=admin).pk  # each version knows that
 
 
 def test_refusals(admin):

@@ -12,7 +12,7 @@ import pytest
 from deployments.agent import processes
 from deployments.agent.execution import judge
 from deployments.agent.heard import Heard
-from deployments.stacks import frozen, one_prompt
+from deployments.stacks import frozen, one_npu, one_prompt
 from deployments.stacks.draft import as_step
 from deployments.steps import Step, Text
 from tests.conftest import ROOT
@@ -89,7 +89,7 @@ def test_the_model_answers_with_few_tokens_on_one_npu(tmp_path, model):
 
 def test_without_a_model_it_says_so_and_has_tried_nothing(tmp_path):
     made = run("--on", "cpu", tmp_path / "activate", tmp_path / "a", tmp_path / "b")
-    assert made.returncode == one_prompt.NOT_TRIED
+    assert made.returncode == one_npu.NOT_TRIED
     assert f"{tmp_path}/a, {tmp_path}/b, so only the import was tried" in made.stdout and "只试了导入" in made.stdout
 
 
@@ -128,7 +128,7 @@ def test_a_cancel_reaches_the_engine(tmp_path, model):
 
 
 def host(npus, held):
-    place = [SimpleNamespace(npu=npu, chip=chip) for npu, chip in npus]
+    place = [SimpleNamespace(npu=npu, chip=chip, bus_id=f"0000:C{npu}:00.0") for npu, chip in npus]
     return SimpleNamespace(npus=place, processes=[SimpleNamespace(npu=npu, chip=chip) for npu, chip in held])
 
 
@@ -140,7 +140,43 @@ def host(npus, held):
     ],
 )  # fmt: skip
 def test_an_npu_with_a_process_is_left_alone(npus, held, index):
-    assert one_prompt.free_npu(host(npus, held)) == index
+    assert one_npu.free_npu(host(npus, held)) == index
+
+
+@pytest.mark.parametrize(
+    ("names", "held", "index"),
+    [
+        ("0000:C1:00.0/1", [], 3), ("0000:C1:00.0", [(1, 0)], 3), ("0000:C1:00.0/1", [(1, 1)], None),
+        ("0000:C9:00.0/0", [], None), ("0000:C9:00.0/0,0000:C1:00.0/0", [], 2), ("", [(0, 0)], 1),
+    ],
+)  # fmt: skip
+def test_only_an_npu_that_the_job_holds_is_tried(names, held, index):
+    found = one_npu.free_npu(host([(0, 0), (0, 1), (1, 0), (1, 1)], held), names)
+    assert found == index
+    assert names in one_npu.none_free(names).en and one_npu.free_npu(host([], held), names) == 0
+
+
+NPU_SMI = """#!/bin/sh
+cat << END
+{}
+END
+"""
+
+
+def test_a_container_is_given_the_npu_that_was_found(tmp_path):
+    argv = [sys.executable, "-m", "deployments.stacks.one_npu", "echo", "--device", "/dev/davinci{npu}"]
+
+    def said(**env):
+        made = subprocess.run(argv, cwd=ROOT, env={"PATH": f"{tmp_path}:/usr/bin:/bin", **env}, capture_output=True)
+        return made.returncode, made.stdout.decode().splitlines()[-1]
+
+    assert said() == (0, "--device /dev/davinci0")  # npu-smi tells of none
+    tool = tmp_path / "npu-smi"
+    tool.write_text(NPU_SMI.format((ROOT / "tests/fixtures/npu_smi/info_a2_910b4_25.2.3.txt").read_text()))
+    tool.chmod(0o755)
+    assert said(**{one_npu.HELD: "0000:81:00.0/0,0000:82:00.0/0"}) == (0, "--device /dev/davinci3")  # 2 is in use
+    code, last = said(**{one_npu.HELD: "0000:FF:00.0/0"})
+    assert code == one_npu.NOT_TRIED and "0000:FF:00.0/0, which this job holds" in last
 
 
 def test_the_plan_asks_before_the_stack_is_used():

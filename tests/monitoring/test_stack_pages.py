@@ -1,6 +1,7 @@
 """Pages, REST and the command line of stacks, as each role."""
 
 import json
+import re
 import time
 from datetime import UTC, datetime
 from io import StringIO
@@ -136,7 +137,26 @@ def test_choices_change_the_plan_and_bad_ones_are_named(signed_in):
     bad = viewer.get(f"/stacks/{DEFAULT}/plan/kp-1/", {"driver": '"><script>', "route": "x"})
     assert bad.status_code == 422
     text = bad.content.decode()
-    assert "driver: it is a version" in text and "<script>" not in text.split("<main")[1]
+    assert "Driver version (driver): it is a version" in text and "<script>" not in text.split("<main")[1]
+
+
+def test_the_choices_of_a_plan_are_words_and_those_of_npus_stand_on_plans_for_npus_alone(signed_in):
+    server("kp-1", **PAIRED)
+    viewer = signed_in("viewer")
+    page = viewer.get(f"/stacks/{DEFAULT}/plan/kp-1/?route=container&cann=shared").content.decode()
+    assert '<option value="container" selected>a container</option>' in page
+    assert '<option value="wheels">its wheel, without its torch</option>' in page
+    assert not re.findall(r"<option[^>]*>(?:auto|venv|own|shared|empty|wheels|by_hand)<", page)
+    of_npus = {"route", "driver", "firmware", "restart", "window", "cann", "layering", "registry", "image_archive"}
+    always = {"wheelhouse", "index", "extra_index", "smoke_model"}
+    assert asked_for(page) == of_npus | always
+    assert asked_for(viewer.get("/stacks/cpu-0.32.0/plan/kp-1/").content.decode()) == always
+
+
+def asked_for(page):
+    """Names of the fields of the choices."""
+    form = page.partition('aria-labelledby="choices-title"')[2].partition("</form>")[0]
+    return set(re.findall(r'<(?:select|input)[^>]* name="(\w+)"', form))
 
 
 def test_text_of_servers_is_escaped(signed_in):
