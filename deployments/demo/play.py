@@ -23,7 +23,7 @@ from deployments.agent.heard import Heard
 from deployments.agent.lines import LineMaker
 from deployments.agent.writer import SpoolWriter
 from deployments.demo import acts, reboots
-from deployments.demo.scene import Bare, Ended, Item, Scene
+from deployments.demo.scene import Bare, Ended, Item, Scene, Told
 from deployments.stacks.faults import FAULTS
 from deployments.steps import Step, Text
 
@@ -161,10 +161,13 @@ class Play:
                 cut = Cut(asked=heard.question())
         return cut
 
-    def _hear(self, said: str | float | Item, heard: Heard, maker: LineMaker) -> float:
+    def _hear(self, said: str | float | Item | Told, heard: Heard, maker: LineMaker) -> float:
         """Pass on what an act says; for how long (at the usual speed) it then pauses."""
         if isinstance(said, Item):
             self.attempt.writer.event("item", **{name: value for name, value in said.items() if name != "e"})
+            return 0.0
+        if isinstance(said, Told):
+            self.attempt.writer.event("told", told=said["told"], data=said["data"])
             return 0.0
         if isinstance(said, (float, int)):
             return float(said)

@@ -28,8 +28,12 @@ class Item(dict[str, Any]):
     """An item of a report."""
 
 
+class Told(dict[str, Any]):
+    """What a program tells the console (artifacts/tell.py): `told` and `data`."""
+
+
 # A text is a line that is printed, a number of seconds a pause (at the usual speed).
-Act = Generator[str | float | Item, None, Ended]
+Act = Generator[str | float | Item | Told, None, Ended]
 DONE = Ended()
 
 
