@@ -20,6 +20,7 @@ from deployments.guard_api import router as guard_router
 from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
 from deployments.models import Attempt, Job, JobState
+from deployments.quantize_api import router as quantize_router
 from deployments.services import approvals, approving, jobs, logs, package_sources, stacks, waiting, wheel_bundles
 
 router = Router(tags=["jobs"])
@@ -29,6 +30,7 @@ router.add_router("", inventory_router)
 router.add_router("", agent_router)
 router.add_router("", guard_router)
 router.add_router("", host_router)
+router.add_router("", quantize_router)
 
 
 class NewJob(Strict):
