@@ -5,6 +5,7 @@ import contextlib
 import os
 import re
 import selectors
+import signal
 import subprocess
 import time
 from collections.abc import Mapping
@@ -92,6 +93,8 @@ def run(argv: list[str], *, activate: str, cpu: bool, layers: int) -> int:
         whole, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, bufsize=0
     )
     assert process.stdout and process.stderr
+    for number in (signal.SIGINT, signal.SIGTERM):  # the tool is sent them too; what it still says is passed on
+        signal.signal(number, lambda _number, _frame: None)
     with selectors.DefaultSelector() as waiting:
         for stream, to in ((process.stdout, 1), (process.stderr, 2)):
             waiting.register(stream, selectors.EVENT_READ, (to, Layers(layers)))

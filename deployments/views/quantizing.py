@@ -41,7 +41,7 @@ def model_quantize(request: HttpRequest) -> HttpResponse:
     if is_part(request):
         return render(request, "deployments/_quantize_consequence.html", context)
     context |= {
-        "places": places,
+        "copies": places,
         "params": params,
         "problems": problems,
         "refusal": refusal,
@@ -98,7 +98,7 @@ def _context(artifact: Artifact, place: ArtifactPlace | None, params: dict[str, 
     locks = [f"artifact:{params.get('target', '')}", *(f"npu:{one}" for one in params.get("npus", ()))]
     return {
         "artifact": artifact,
-        "place": place,
+        "copy": place,
         "server": server,
         "plan": made,
         "levels": LEVELS,

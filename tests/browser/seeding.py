@@ -11,6 +11,8 @@ import time
 import zlib
 from datetime import timedelta
 
+from tests.browser.seeding_quantize import quantizable
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
 
@@ -361,7 +363,7 @@ ALL = (
     bus_ids, user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many,
     remove,
     batch, newest_attempts, joining, join_step, join_many, looked, ended, campaign, tells, held_back,
-    reset, told,
+    reset, told, quantizable,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in ALL}
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -282,3 +283,18 @@ def test_layers_are_heard_in_both_kinds_of_recipe():
     assert "batch 7 of 50" in heard.feed(bar[:20]) + heard.feed(bar[20:])
     assert heard.feed(b"feature process:  20%|##   | 1/5 [00:00<00:01]\r") == ""
     assert "layer 28 of 28" in heard.feed(b'Run processor X for "model.language_model.layers.27"\n'), "the last at once"
+
+
+def test_who_ends_the_step_ends_the_tool(bench):
+    bench.tool.mode("hangs")
+    take, run, *_rest = kind.steps(bench.params())
+    env = {**os.environ, "PYTHONPATH": str(Path.cwd())}
+    where = {"env": env, "cwd": bench.folder / "attempt", "stdin": subprocess.DEVNULL}
+    subprocess.run([sys.executable, *take.argv[1:]], check=True, stdout=subprocess.DEVNULL, **where)
+    process = subprocess.Popen([sys.executable, *run.argv[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               start_new_session=True, **where)  # fmt: skip
+    while b"it hangs" not in process.stdout.readline():
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)
+    _output, errors = process.communicate(timeout=30)  # both pipes end only when the tool has ended
+    assert process.returncode != 0 and b"KeyboardInterrupt" in errors and b"deployments" not in errors, errors

@@ -19,6 +19,9 @@ out.mkdir(exist_ok=True)
 if mode == "asks":
     print("No recipe fits(Enter y to continue, otherwise it will exit): ", end="", flush=True)
     input()
+if mode == "hangs":
+    print("it hangs", flush=True)
+    time.sleep(600)
 if mode == "killed":
     os.kill(os.getpid(), 9)
 if mode.startswith("says "):

@@ -203,7 +203,8 @@ def test_the_tool_itself_would_take_the_same_recipe_and_ask_where_we_say(cpu_sta
             continue
         for kind in kinds:
             choice = recipes.choose(known, model, kind, "A2")
-            cases.append((family, model, kind, list(choice.tags)))
+            tags = list(choice.tags) if choice.is_exact else [recipes.ENGINE, recipes.HARDWARE["A2"][0]]
+            cases.append((family, model, kind, tags))
             ours.append((choice.recipe.id if choice.recipe else None, choice.is_exact))
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     argv = [f"{cpu_stack}/msmodelslim/bin/python", "-c", ASKS]
