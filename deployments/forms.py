@@ -13,6 +13,7 @@ from deployments.models import Server
 from deployments.steps import BadParams, Text, read_params
 
 PREFIX = "p-"  # names of parameters in the form; `server`, `kind` and `ticket` have none
+MOST_PLACES = 500  # models that a field offers
 FULL = "full"  # sent by the whole form: a flag that is not in it was switched off. Short forms leave it out.
 
 
@@ -105,6 +106,9 @@ def _field(
     choices = [str(choice) for choice in limits.get("choices", [])]
     if widget == "npus" and server:
         choices = [npu.bus_id for npu in server.npus.all() if npu.bus_id]
+    if widget == "artifact" and server:
+        here = server.places.filter(gone_at=None).order_by("path")
+        choices = list(here.values_list("path", flat=True)[:MOST_PLACES])
     value = params.get(field.name, _default(field))
     if widget == "texts":
         value = "\n".join(value)

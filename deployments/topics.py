@@ -1,8 +1,8 @@
 """Topics of jobs: `jobs` tells every change of state, `job:<id>` one job's state and log.
 
-`batches`, `batch:<id>`, `campaigns`, `campaign:<id>`, `join:<id>` and `join-many:<id>` only say that something has
-moved ("moved": {id}); the page asks for it anew. `doubt` says that the console doubts itself or does so no more
-("moved": {on}).
+`artifacts`, `batches`, `batch:<id>`, `campaigns`, `campaign:<id>`, `join:<id>` and `join-many:<id>` only say that
+something has moved ("moved": {id}); the page asks for it anew. `doubt` says that the console doubts itself or does so
+no more ("moved": {on}).
 """
 
 import re
@@ -108,6 +108,7 @@ TOPICS = [
     Topic(r"doubt", viewer, present_doubt, conflate=newest),
     Topic(r"join:(?P<id>[1-9]\d{0,17})", administrator, present_join, conflate=newest),
     Topic(r"join-many:(?P<id>[1-9]\d{0,17})", administrator, present_join_many, conflate=newest),
+    Topic(r"artifacts", viewer, conflate=newest),
     Topic(r"batches", viewer, conflate=newest),
     Topic(r"batch:(?P<id>[1-9]\d{0,17})", viewer, present_batch, conflate=newest),
     Topic(r"campaigns", viewer, conflate=newest),

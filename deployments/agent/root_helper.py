@@ -36,6 +36,8 @@ ASCEND = "/usr/local/Ascend"
 DEVICES, PROC = "/dev/", "/proc"
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/root"}
 PATIENCE_S = 5.0
+DEAF_S = 60.0
+DEAF = []  # type: typing.List[int]
 SIGNALS = {b"interrupt": signal.SIGINT, b"terminate": signal.SIGTERM, b"kill": signal.SIGKILL}
 
 # ---------- the table: action -> (forms of its arguments, programs of which the first that is there is run) ----------
@@ -238,8 +240,11 @@ def copied(name: str, digest: str) -> str:
         if error.errno == errno.ELOOP:
             raise Refused(name + " is a link; put the file itself into " + PACKAGES, NOT_OURS) from None
         raise Refused("there is no package " + name + " in " + PACKAGES, NO_INPUT) from None
+    found = os.fstat(descriptor)
+    if stat.S_ISDIR(found.st_mode):
+        os.close(descriptor)
+        raise Refused(name + " in " + PACKAGES + " is a folder", NOT_OURS)
     with os.fdopen(descriptor, "rb") as source:
-        found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != 0 or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise Refused("others than root can change " + PACKAGES + "/" + name, NOT_OURS)
         try:
@@ -439,8 +444,11 @@ def run(
         close_fds=True,
     )
     if process.stdin:
-        process.stdin.write(answer)
-        process.stdin.close()
+        try:
+            process.stdin.write(answer)
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # it asked nothing and is over
     output, watched, kill_at = process.stdout, is_pipe(0) and not quiet, float("inf")
     by_words = watched or to_its_end  # then the same rung may come from sudo as a signal, too
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -469,8 +477,11 @@ def pass_on(output: "typing.IO[bytes]") -> bool:
     """Print what the program has printed, where somebody listens still; False when it will print no more."""
     data = left = os.read(output.fileno(), 65536)
     try:
-        while left:
-            left = left[os.write(1, left) :]
+        while left and not DEAF:
+            if not select.select([], [1], [], DEAF_S)[1]:
+                DEAF.append(1)  # who listens has stopped to: half a firmware must not wait for that
+                break
+            left = left[os.write(1, left[: select.PIPE_BUF]) :]
     except OSError:
         pass  # nobody listens any more: it goes on all the same
     return bool(data)

@@ -28,7 +28,7 @@ SPARE_BYTES = 64 << 20
 
 def fetch_all(config: Config, bundle: str, digest: str, folder: Path, packages: Sequence[str] = ()) -> None:
     """Raises Stopped; what came whole stays."""
-    data = pages.ask(config, "wheels", bundle=bundle, file="").read(MAX_MANIFEST + 1)
+    data = _manifest(config, bundle)
     if hashlib.sha256(data).hexdigest() != digest:
         raise Stopped(
             "控制台上的离线包已换成另一个。请重新查看计划，再提交作业。",
@@ -48,6 +48,17 @@ def fetch_all(config: Config, bundle: str, digest: str, folder: Path, packages: 
         raise _unwritable(folder, error) from error
     _check_room(folder, files)
     _each(config, bundle, files, folder)
+
+
+def _manifest(config: Config, bundle: str) -> bytes:
+    """Raises Stopped where it is cut off on its way."""
+    try:
+        return pages.ask(config, "wheels", bundle=bundle, file="").read(MAX_MANIFEST + 1)
+    except (OSError, http.client.HTTPException) as error:
+        raise Stopped(
+            f"离线包的清单没有传完（{error}）。请检查网络，再重试。",
+            f"The bundle's manifest did not come whole ({error}). Look at the network, then try again.",
+        ) from error
 
 
 def _check_room(folder: Path, files: "dict[str, dict[str, object]]") -> None:

@@ -63,6 +63,7 @@ class Model:
     quant_type: str = ""  # as its description or config has it, in capitals: W8A8, FP8, AWQ
     shards: int = 0
     weight_bytes: int = 0
+    dtypes: dict[str, int] = field(default_factory=dict)  # bytes of weights by type, as the format names it
     remote_code: bool = False
     pickles: tuple[str, ...] = ()
     tokenizer: bool = False
@@ -92,6 +93,7 @@ def read(folder: Path) -> Model:
     shape = config.shape(config.read_json(folder / "config.json"))
     weights = [name for name in sizes if name.endswith(".safetensors") and "/" not in name]
     headers, problems = _headers(folder, weights)
+    dtypes = _dtypes(headers.values())
     described = config.read_json(folder / DESCRIPTION) if DESCRIPTION in sizes else {}
     problems += _of_index(folder, sizes, headers)
     problems += _of_files(sizes, shape, weights)
@@ -104,7 +106,8 @@ def read(folder: Path) -> Model:
         files=len(files),
         fingerprint=_fingerprint(folder, weights, headers),
         parameters=None if quant_type.startswith("W4") else _parameters(headers.values()),
-        dtype=_dtype(headers.values()) or shape.dtype,
+        dtype=max(dtypes, key=lambda name: dtypes[name]) if dtypes else shape.dtype,
+        dtypes=dtypes,
         quant_type=quant_type,
         shards=len(weights),
         weight_bytes=sum(sizes[name] for name in weights),
@@ -255,13 +258,13 @@ def _parameters(headers: Iterable[Header]) -> int | None:
     return sum(counts) if counts else None
 
 
-def _dtype(headers: Iterable[Header]) -> str:
-    """The type that most bytes have, as the format names it: BF16, F16, F32, I8, F8_E4M3."""
+def _dtypes(headers: Iterable[Header]) -> dict[str, int]:
+    """Bytes of each type, as the format names it: BF16, F16, F32, I8, F8_E4M3."""
     amounts: dict[str, int] = {}
     for one in headers:
         for tensor in one.tensors.values():
             amounts[tensor.dtype] = amounts.get(tensor.dtype, 0) + tensor.end - tensor.begin
-    return max(amounts, key=lambda name: amounts[name]) if amounts else ""
+    return amounts
 
 
 def _fingerprint(folder: Path, weights: list[str], headers: dict[str, Header]) -> str:

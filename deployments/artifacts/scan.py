@@ -1,6 +1,7 @@
-"""`python -m deployments.artifacts.scan [--digests] FOLDER`: tell the console of every model in that folder."""
+"""`python -m deployments.artifacts.scan [--digests] [--] FOLDER…`: tell the console of every model in these folders."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,26 +21,34 @@ MOST_FOLDERS = 200_000
 
 
 def main(arguments: list[str]) -> int:
-    words = [word for word in arguments if word != "--digests"]
-    if len(words) != 1:
-        print("It takes: [--digests] FOLDER.", file=sys.stderr)
+    folders = [word for word in arguments if word not in ("--digests", "--")]
+    if not folders:
+        print("It takes: [--digests] [--] FOLDER….", file=sys.stderr)
         return 2
-    return ended(scan(words[0], with_digests="--digests" in arguments))
+    many = len(folders) > 1
+    said = [scan(one, with_digests="--digests" in arguments, known=many) for one in folders]
+    return ended(next((problem for problem in said if problem != FINE), FINE))
 
 
-def scan(folder: str, *, with_digests: bool) -> Text:
-    """Tell of every model. What went wrong, FINE when nothing did."""
+def scan(folder: str, *, with_digests: bool, known: bool = False) -> Text:
+    """Tell of every model. What went wrong, FINE when nothing did: that a `known` model's folder is gone is no fault,
+    as long as the folder that held it is there."""
     if wrong := paths.problem(folder):
         return wrong
     root = Path(paths.tidy(folder))
     unread: list[Path] = []
+    if known and not root.exists() and root.parent.is_dir():
+        report.gone(root)
+        print(f"{root}: 已经没有 gone")
+        return FINE
     try:
         count = sum(_tell_of(path, with_digests=with_digests) for path in models_in(root, unread))
     except OSError as error:
         return unreadable(root, error).text
     if not unread:  # else what lies there may be anything
         tell("scan_done", {"path": str(root)})
-    print(f"{count} 个模型 models: {root}")
+    disk = shutil.disk_usage(root)
+    print(f"{count} 个模型 models: {root}; {amount(disk.free)} / {amount(disk.total)} 可用 free")
     return FINE
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deployments.agent.tools import Output
-from deployments.demo import acts_env, acts_host, acts_quantize
+from deployments.demo import acts_env, acts_host, acts_models, acts_quantize
 from deployments.demo.scene import DONE, Act, Ended, Scene
 from deployments.demo.telemetry import MemoryHost
 from deployments.stacks.cann_layer import WITH_ENV
@@ -110,6 +110,8 @@ def _module(name: str, words: list[str], scene: Scene, held: str) -> Act:
         "deployments.agent.holders": lambda: acts_host.holders(scene),
         "deployments.artifacts.quantize": lambda: acts_quantize.of(scene, words),
         "deployments.artifacts.convert": lambda: acts_quantize.convert(scene, words),
+        "deployments.artifacts.scan": lambda: acts_models.scan(scene, words),
+        "deployments.artifacts.remove": lambda: acts_models.remove(scene, *words),
         f"{OWN}window": lambda: _said(f"simulated: it is within {words[0]} at once"),
         "deployments.kinds.reboot_look": lambda: _said(f"{len(scene.server.chips)} / {len(scene.server.chips)}"),
     }

@@ -131,7 +131,7 @@ def _add(scene: Scene, venv: str, wanted: dict[str, str]) -> None:
     for name, version in wanted.items():
         info = f"{place}/{plain(name)}-{version}.dist-info"
         put[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        put[f"{info}/RECORD"] = ""
+        put |= {f"{info}/{file}": "" for file in ("RECORD", "INSTALLER")}
         if name == "msmodelslim":
             put[f"{venv}/bin/msmodelslim"] = ""
     scene.change(put, drop)

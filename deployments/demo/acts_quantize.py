@@ -1,31 +1,24 @@
-"""Quantizing and converting acted out: the recipe by the tool's own rules, the numbers from the model that lies there.
-
-A simulated model is a file `<folder>/simulated-model.json`: what reading a real folder would tell.
-"""
+"""Quantizing and converting acted out: the recipe by the tool's own rules, the numbers of the model that lies there."""
 
 import hashlib
-import json
 from typing import Any
 
 from deployments.artifacts import estimate, quantize, recipes
 from deployments.artifacts.convert_words import NOT_FOR_VLLM, WAYS
 from deployments.artifacts.progress import amount
 from deployments.artifacts.quant_checks import LEVELS, Asked, no_recipe
+from deployments.demo import models
 from deployments.demo.scene import DONE, Act, Ended, Item, Scene, Told
 
-FILE = "simulated-model.json"
 LAYER_S, LAYERS = 0.4, 28
 KINDS = {"w8a8": "W8A8", "w8a16": "W8A16", "w4a8": "W4A8_DYNAMIC", "w4a4": "W4A4_DYNAMIC"}
 
 
 def model_at(scene: Scene, path: str) -> dict[str, Any]:
-    """What reading that folder would tell, {} where nobody knows."""
-    try:
-        told = json.loads(scene.read(f"{path}/{FILE}") or "{}")
-    except ValueError:
-        return {}
-    model = told.get("model") if isinstance(told, dict) else None
-    return model if isinstance(model, dict) else {}
+    """What reading that folder would tell, {} where no model lies there."""
+    told = models.there(scene).get(path)
+    found: dict[str, Any] = told["model"] if told else {}
+    return found
 
 
 def of(scene: Scene, words: list[str]) -> Act:
@@ -98,8 +91,7 @@ def _put(scene: Scene, path: str, parent: dict[str, Any], more: dict[str, Any], 
     made = hashlib.sha256(f"simulated {via} {before} {name}".encode()).hexdigest()
     empty = {"problems": [], "pickles": [], "files": 8, "tokenizer": True}
     model = {**empty, **parent, **more, "path": path, "name": name, "fingerprint": made}
-    data = {"path": path, "via": via, "model": model, "parent": before, "digest": ""}
-    scene.change(put={f"{path}/{FILE}": json.dumps(data)})
+    data = models.put(scene, path, model, via=via, parent=before)
     return Told(told="artifact", data=data)
 
 

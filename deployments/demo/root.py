@@ -316,7 +316,7 @@ def _pythons(server: DemoServer) -> dict[str, str]:
             made[f"{site}/{name}-{version}.dist-info/METADATA"] = (
                 f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
             )
-            made[f"{site}/{name}-{version}.dist-info/RECORD"] = ""
+            made |= {f"{site}/{name}-{version}.dist-info/{file}": "" for file in ("RECORD", "INSTALLER")}
         made |= {f"{site}/vllm_ascend/{name}/": "" for name in ("attention", "ops", "worker")}
         made[f"{site}/vllm_ascend/vllm_ascend_C.cpython-311-aarch64-linux-gnu.so"] = ""
     return made

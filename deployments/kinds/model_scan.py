@@ -9,6 +9,7 @@ from deployments.artifacts.paths import PATH
 from deployments.steps import Step, Text, param, python_module
 
 TITLE = Text("查找模型", "Look for models")
+ACTED = True
 STEP_TIMEOUT_S = 24 * 3600.0  # digests of terabytes on a slow storage
 
 
@@ -34,6 +35,13 @@ class Params:
             "Reads every file whole (SHA-256), so that copies can be checked later.",
         ),
     )
+    also: list[str] = param(
+        "texts",
+        zh="更多目录",
+        en="Further folders",
+        default=[],
+        help=Text("已知的模型目录；不在了的会记为已删除。", "Of models that are known; what is gone is noted so."),
+    )
 
 
 def locks(p: Params) -> list[str]:
@@ -43,8 +51,10 @@ def locks(p: Params) -> list[str]:
 
 def steps(p: Params) -> list[Step]:
     digests = ["--digests"] if p.digests else []
-    argv = python_module("deployments.artifacts.scan", *digests, p.folder)
-    return [Step(Text(f"查找 {p.folder} 里的模型", f"Look for models in {p.folder}"), argv, timeout_s=STEP_TIMEOUT_S)]
+    argv = python_module("deployments.artifacts.scan", *digests, "--", p.folder, *p.also)
+    more = f" (+{len(p.also)})" if p.also else ""
+    title = Text(f"查找 {p.folder}{more} 里的模型", f"Look for models in {p.folder}{more}")
+    return [Step(title, argv, timeout_s=STEP_TIMEOUT_S)]
 
 
 def undo(p: Params) -> list[Step]:

@@ -4,13 +4,16 @@ What was told is a server's word: it may say anything about its own folders and 
 artifact that lies elsewhere too keeps its name, parent and history whoever tells of it again.
 """
 
+import contextlib
 import re
 from typing import Any
 
+import redis
+from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from console import untrusted
+from console import live, untrusted
 from deployments.artifacts import paths
 from deployments.models import Artifact, ArtifactPlace, Attempt, Job, Server, Via
 from deployments.services import told
@@ -40,6 +43,7 @@ def artifact_told(attempt: Attempt, data: dict[str, Any]) -> None:
         raise Untold("no model")
     artifact = _artifact(server, job, data, model)
     _place(server, job, path, artifact, model)
+    tell_soon()
 
 
 @told.handles("artifact_gone")
@@ -59,6 +63,18 @@ def _mark_gone(job: Job, folder: str, rows: QuerySet[ArtifactPlace]) -> None:
     here = rows.filter(server=job.server, gone_at=None).only("path")
     gone = [row.pk for row in here if paths.inside(row.path, folder)]
     ArtifactPlace.objects.filter(pk__in=gone).update(gone_at=timezone.now(), job=job)
+    tell_soon()
+
+
+def tell_soon() -> None:
+    """Pages of models hear after the commit that something has moved; once, however much it was."""
+    if all(function is not _tell for _savepoints, function, *_more in transaction.get_connection().run_on_commit):
+        transaction.on_commit(_tell)
+
+
+def _tell() -> None:
+    with contextlib.suppress(redis.RedisError):
+        live.publish("artifacts", "moved", {})
 
 
 def _path(data: dict[str, Any]) -> str:
@@ -140,6 +156,9 @@ def summary(model: dict[str, Any]) -> dict[str, Any]:
     kept |= {name: model.get(name) is True for name in FLAGS}
     pickles = model.get("pickles")
     names = pickles[:50] if isinstance(pickles, list) else []
+    dtypes = model.get("dtypes")
+    pairs = list(dtypes.items())[:20] if isinstance(dtypes, dict) else []
+    kept["dtypes"] = {untrusted.text(str(name), 20): untrusted.whole(size, MOST_BYTES) or 0 for name, size in pairs}
     kept["pickles"] = [untrusted.text(one, 200) for one in names if isinstance(one, str)]
     return kept
 

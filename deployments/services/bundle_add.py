@@ -94,7 +94,7 @@ def _package(folder: Path, manifest: dict[str, Any], name: str, path: Path) -> d
     number = sorted(manifest["vendor"]).index(name) + 1
     for old in folder.glob(f"vendor-{number:02}-*"):
         old.unlink()
-    out = bundles.Splitter(folder, int(manifest.get("split") or 0), f"vendor-{number:02}")
+    out = bundles.Splitter(folder, manifest.get("split", 0), f"vendor-{number:02}")
     with out, path.open("rb") as file:
         shutil.copyfileobj(file, out, CHUNK)
     digest = bundles.digest_of(path)
@@ -124,7 +124,7 @@ def _wheels(folder: Path, manifest: dict[str, Any], wheels: dict[Path, str], say
         about = {key: value for key, value in manifest.items() if key not in own}
         about["missing"] = [row for row in manifest["missing"] if row["requirement"] not in met]
         about["layers"] = [*manifest.get("layers", []), {"name": "by hand", "files": sorted(p.name for p in wheels)}]
-        made = bundles.pack(list(house.iterdir()), packed, int(manifest.get("split") or 0), about)
+        made = bundles.pack(list(house.iterdir()), packed, manifest.get("split", 0), about)
         for part in folder.iterdir():
             if re.fullmatch(bundles.VENDOR_PART, part.name):
                 part.rename(packed / part.name)

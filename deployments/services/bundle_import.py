@@ -115,7 +115,7 @@ def check_unused(name: str) -> None:
 
 @contextmanager
 def alone(home: Path) -> Iterator[None]:
-    """One import or removal at a time. Raises Conflict."""
+    """One import or removal at a time; what one that was killed has left goes first. Raises Conflict."""
     lock = locks.take_lock(home.with_name(f"{home.name}.lock"))
     if lock is None:
         raise Conflict(
@@ -124,6 +124,8 @@ def alone(home: Path) -> Iterator[None]:
             code="bundle_busy",
         )
     try:
+        for left in [*home.glob(".making-*"), *home.glob(".gone-*")]:
+            shutil.rmtree(left, ignore_errors=True)
         yield
     finally:
         os.close(lock)
@@ -134,4 +136,6 @@ def take_out(name: str) -> None:
     found = wheel_bundles.find(name)
     with alone(wheel_bundles.folder()):
         check_unused(found.name)
-        shutil.rmtree(wheel_bundles.folder() / found.name)
+        gone = wheel_bundles.folder() / f".gone-{found.name}"
+        (wheel_bundles.folder() / found.name).rename(gone)  # from here on nobody is handed half of it
+        shutil.rmtree(gone)

@@ -22,6 +22,7 @@ from deployments.services import jobs
 from deployments.steps import Text
 
 BYTES = re.compile(r"^(≥ )?.{0,40}?\((\d{1,18}) B\)(?:, (\d{1,9}))?$")
+YEARS = (1970, 2199)  # beyond, no page could tell the age
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 MOST_TARGETS = 300
 
@@ -123,10 +124,12 @@ def _seen(item: dict[str, Any]) -> int:
 
 
 def _moment(text: Any) -> datetime | None:
+    """When it was used last; None for what is no moment, or one that no clock of a server can have shown."""
     try:
-        return datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+        found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
     except ValueError:
         return None
+    return found if found.tzinfo and YEARS[0] <= found.year <= YEARS[1] else None
 
 
 def ticked(look: Look, targets: Iterable[str]) -> list[Found]:

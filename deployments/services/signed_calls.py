@@ -9,6 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.utils.translation import gettext as _
 
+from console import untrusted
 from console.errors import Conflict, NotAllowed
 from deployments.agent import signing
 from deployments.models import Rotation, Server
@@ -71,7 +72,7 @@ def wheels(body: str, mac: str) -> Path:
         _("This server's question does not bear its signature."), _("Let it join again."), code="bad_signature"
     )
     _server, told = _read(body, mac, "wheels", refusal)
-    return wheel_bundles.file_of(str(told.get("bundle", "")), str(told.get("file", "")))
+    return wheel_bundles.file_of(_word(told, "bundle"), _word(told, "file"))
 
 
 def indexes(body: str, mac: str) -> bytes:
@@ -81,7 +82,12 @@ def indexes(body: str, mac: str) -> bytes:
         _("This server's question does not bear its signature."), _("Let it join again."), code="bad_signature"
     )
     server, told = _read(body, mac, "indexes", refusal)
-    return package_sources.for_attempt(server, str(told.get("attempt", "")))
+    return package_sources.for_attempt(server, _word(told, "attempt"))
+
+
+def _word(told: dict[str, Any], name: str) -> str:
+    """What a server says, as a database and an answer can hold it."""
+    return untrusted.text(str(told.get(name, "")), 300)
 
 
 def _read(body: str, mac: str, op: str, refusal: NotAllowed) -> tuple[Server, dict[str, Any]]:

@@ -10,10 +10,12 @@ import shutil
 import sys
 from pathlib import Path, PurePath
 
-from deployments.stacks.said import FINE, ended
+from deployments.stacks.evidence import halves
+from deployments.stacks.said import FINE, ended, tried
 from deployments.steps import Text
 
 PACKAGES = "packages"  # of the vendor, out of a bundle
+SHOWN = 5
 TOOLS = "msmodelslim"  # an environment of its own, where the stack's own versions do not suit it
 
 
@@ -33,6 +35,8 @@ def write(folder: Path, set_env: list[str]) -> Text:
     missing = [file for file in [*set_env, f"{folder}/venv/bin/activate"] if not Path(file).is_file()]
     if missing:
         return not_whole(missing)
+    if half := [name for part in ("venv", TOOLS) for name in halves(folder / part)]:
+        return cut_off(half)
     new = folder / ".activate.new"
     new.write_text(text(folder, set_env, tools=(folder / TOOLS).is_dir()), encoding="utf-8")
     new.replace(folder / "activate")
@@ -52,6 +56,15 @@ def not_whole(missing: list[str]) -> Text:
     words = ", ".join(missing)
     return Text(
         f"缺少：{words}。这个栈不完整，不会使用。", f"Missing: {words}. The stack is not whole, and is not used."
+    )
+
+
+def cut_off(names: list[str]) -> Text:
+    words = ", ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
+    return Text(
+        f"pip 安装到一半就中断了：{words}。这个栈不完整，不会使用。请重试作业，环境会重建。",
+        f"pip was cut off amid: {words}. The stack is not whole, and is not used. Retry the job, which makes the "
+        "environment anew.",
     )
 
 
@@ -99,9 +112,9 @@ def main(arguments: list[str]) -> int:
         print("It takes: write FOLDER [SET_ENV …], use FOLDER, or again FOLDER.", file=sys.stderr)
         return 2
     folder = Path(arguments[1])
-    if arguments[0] == "again":
-        return ended(again(folder))
-    return ended(write(folder, arguments[2:]) if arguments[0] == "write" else use(folder))
+    acts = {"again": again, "use": use}
+    act = acts.get(arguments[0], lambda one: write(one, arguments[2:]))
+    return ended(tried(lambda: act(folder)))
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@ says: names are plain file names, and what the manifest does not list is refused
 """
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
 import re
 import tarfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,12 +21,14 @@ MANIFEST, WHEELS = "manifest.json", "wheels"
 MOST_FILES, MOST_BYTES, MOST_PACKAGES = 2000, 64 << 30, 40
 MAX_MANIFEST = 2 << 20
 CHUNK = 1 << 20
+LEAST_SPLIT = 64 << 10
 FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,199}\.whl", re.ASCII)
 PART = re.compile(r"part-\d{3,5}", re.ASCII)
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,199}\.(run|zip|rpm|deb)", re.ASCII)
-VENDOR_PART = re.compile(r"vendor-\d{2}-\d{3}", re.ASCII)
+VENDOR_PART = re.compile(r"vendor-\d{2}-\d{3,5}", re.ASCII)
 DIGEST = re.compile(r"[0-9a-f]{64}")
 WORD = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}", re.ASCII)
+PYTHON = re.compile(r"3\.\d{1,2}", re.ASCII)
 
 
 class BadBundle(ValueError):
@@ -34,6 +37,16 @@ class BadBundle(ValueError):
 
 def name_of(manifest: Mapping[str, Any]) -> str:
     return f"{manifest['stack']}-{manifest['arch']}-py{manifest['python']}"
+
+
+def in_order(parts: Iterable[str]) -> list[str]:
+    """Names of parts as they were written: part-1000 comes after part-999."""
+    return sorted(parts, key=lambda name: (len(name), name))
+
+
+def shown(text: str, most: int) -> str:
+    """Text out of a bundle, as it may go to a terminal."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in text[:most])
 
 
 # ---------- the manifest ----------
@@ -51,12 +64,28 @@ def read_manifest(data: bytes) -> dict[str, Any]:
     for name, value in words.items():
         if not isinstance(value, str) or not WORD.fullmatch(value):
             raise BadBundle(f"{MANIFEST} lacks “{name}”, or it is no plain word. Make the bundle again.")
+    if not PYTHON.fullmatch(made["python"]):
+        raise BadBundle(f"{MANIFEST} is for Python {made['python']}, which is no version such as 3.11. Make it again.")
     _check_rows(made.get("files"), FILE, "files", MOST_FILES)
     _check_rows(made.get("parts"), PART, "parts", MOST_FILES)
     if sum(row["size"] for row in made["files"].values()) > MOST_BYTES:
         raise BadBundle(f"{MANIFEST} names more than {MOST_BYTES >> 30} GB of wheels.")
+    _check_rest(made)
     made["vendor"], made["missing"] = _vendor(made.get("vendor", {})), _missing(made.get("missing", []))
     return made
+
+
+def _check_rest(made: Mapping[str, Any]) -> None:
+    """What `bundle add` goes by, and an older bundle need not have. Raises BadBundle."""
+    split, layers = made.get("split", 0), made.get("layers", [])
+    if type(split) is not int or (split and split < LEAST_SPLIT):
+        raise BadBundle(f"{MANIFEST} has no size to split by in “split”: 0, or {LEAST_SPLIT >> 10}K or more. Make the "
+                        "bundle again.")  # fmt: skip
+    if not isinstance(layers, list) or not all(
+        isinstance(one, dict) and isinstance(one.get("name"), str) and isinstance(one.get("files"), list)
+        for one in layers
+    ):
+        raise BadBundle(f"{MANIFEST} has no list of layers, each with a name and files. Make the bundle again.")
 
 
 def _vendor(rows: Any) -> dict[str, dict[str, Any]]:
@@ -69,10 +98,13 @@ def _vendor(rows: Any) -> dict[str, dict[str, Any]]:
     found = {}
     for name, row in rows.items():
         if not PACKAGE.fullmatch(name) or not isinstance(row, dict):
-            raise BadBundle(f"{MANIFEST} names “{name[:80]}” among the packages, which is no plain name. Refused.")
+            raise BadBundle(
+                f"{MANIFEST} names “{shown(name, 80)}” among the packages, which is no plain name. Refused."
+            )
         chips, parts = row.get("chips", []), row.get("parts", {})
         if not isinstance(chips, list) or not all(isinstance(chip, str) for chip in chips):
             raise BadBundle(f"{MANIFEST} does not say for which chips {name} is. Make the bundle again.")
+        chips = [shown(chip, 40) for chip in chips]
         one = {"chips": chips, "size": row.get("size"), "sha256": row.get("sha256"), "parts": parts}
         if one["size"] is not None or one["sha256"] is not None or parts:
             _check_rows({name: one}, PACKAGE, "packages", 1)
@@ -92,7 +124,7 @@ def _missing(rows: Any) -> list[dict[str, str]]:
     )
     if not whole:
         raise BadBundle(f"{MANIFEST} has no list of what is missing. Make the bundle again.")
-    return [{key: row[key][:400] for key in keys} for row in rows]
+    return [{key: shown(row[key], 400) for key in keys} for row in rows]
 
 
 def check_fit(manifest: Mapping[str, Any]) -> None:
@@ -128,7 +160,9 @@ def _check_rows(rows: Any, names: "re.Pattern[str]", what: str, most: int) -> No
         raise BadBundle(f"{MANIFEST} lists no {what}, or more than {most}. Make the bundle again.")
     for name, row in rows.items():
         if not names.fullmatch(name):
-            raise BadBundle(f"{MANIFEST} names “{name[:80]}” among its {what}, which is no plain name of one. Refused.")
+            raise BadBundle(
+                f"{MANIFEST} names “{shown(name, 80)}” among its {what}, which is no plain name of one. Refused."
+            )
         size, digest = (row.get("size"), row.get("sha256")) if isinstance(row, dict) else (None, None)
         whole = isinstance(size, int) and not isinstance(size, bool) and size >= 0
         if not whole or not isinstance(digest, str) or not DIGEST.fullmatch(digest):
@@ -137,8 +171,11 @@ def _check_rows(rows: Any, names: "re.Pattern[str]", what: str, most: int) -> No
 
 def manifest_in(folder: Path) -> bytes:
     """The bytes of a bundle's manifest. Raises BadBundle."""
+    path = folder / MANIFEST
     try:
-        with (folder / MANIFEST).open("rb") as file:
+        if not path.is_file():  # what is a pipe would be waited for
+            raise FileNotFoundError(errno.ENOENT, "no such file")
+        with path.open("rb") as file:
             data = file.read(MAX_MANIFEST + 1)
     except OSError as error:
         raise BadBundle(f"{folder} holds no {MANIFEST} that can be read ({error.strerror}). Name the folder of a "
@@ -153,8 +190,8 @@ def manifest_in(folder: Path) -> bytes:
 
 def check_parts(folder: Path, manifest: Mapping[str, Any], told: Callable[[str], None] = lambda _line: None) -> None:
     """Raises BadBundle naming the first part that is missing, short or damaged."""
-    parts = sorted(manifest["parts"].items())
-    parts += [part for row in manifest["vendor"].values() for part in sorted(row["parts"].items())]
+    groups = [manifest["parts"], *(row["parts"] for row in manifest["vendor"].values())]
+    parts = [(name, group[name]) for group in groups for name in in_order(group)]
     for n, (name, row) in enumerate(parts, 1):
         told(f"{name} ({n} of {len(parts)})")
         path = folder / name
@@ -206,17 +243,19 @@ class Joined(io.RawIOBase):
 def members(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[str, IO[bytes]]]:
     """(name, content) of each wheel in the tar, each of them listed and none twice. Raises BadBundle."""
     left = dict(manifest["files"])
-    stream = io.BufferedReader(Joined([folder / name for name in sorted(manifest["parts"])]), CHUNK)
+    stream = io.BufferedReader(Joined([folder / name for name in in_order(manifest["parts"])]), CHUNK)
     try:
         with tarfile.open(fileobj=stream, mode="r|") as tar:
             for entry in tar:
                 row = left.pop(entry.name, None)
                 if row is None or not entry.isfile() or entry.size != row["size"]:
-                    raise BadBundle(f"“{entry.name[:80]}” in it is not what the manifest lists. Refused.")
+                    raise BadBundle(f"“{shown(entry.name, 80)}” in it is not what the manifest lists. Refused.")
                 content = tar.extractfile(entry)
                 assert content is not None
                 yield entry.name, content
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except BadBundle:
+        raise
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:  # tarfile lets ValueError of some headers out
         raise BadBundle(f"It cannot be read as a tar ({error}). Make the bundle again.") from error
     finally:
         stream.close()
@@ -234,7 +273,7 @@ def unpack(folder: Path, manifest: Mapping[str, Any], target: Path | None) -> No
 def join(folder: Path, manifest: Mapping[str, Any], name: str, target: Path | None) -> None:
     """Put the parts of a package of the vendor together and compare its digest. Raises BadBundle, OSError."""
     row = manifest["vendor"][name]
-    with io.BufferedReader(Joined([folder / part for part in sorted(row["parts"])]), CHUNK) as stream:
+    with io.BufferedReader(Joined([folder / part for part in in_order(row["parts"])]), CHUNK) as stream:
         digest = _copied(stream, target)
     if digest != row["sha256"]:
         raise BadBundle(f"{name} in it has another digest than the manifest says. Put it in again: bundle add")

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deployments.stacks.fields import FIELDS, OPTIONAL, Problem, check
+from deployments.stacks.fields import FIELDS, OPTIONAL, Problem, check, shown
 from deployments.stacks.versions import at_least, key
 from deployments.steps import Text
 
@@ -265,7 +265,7 @@ def with_site_rows(path: Path, catalogue: Catalogue | None = None) -> Catalogue:
     for number, given in enumerate(rows, 1):
         label = f"{path.name} #{number}"
         if isinstance(given, dict) and isinstance(given.get("name"), str):
-            label += f" ({given['name'][:63]})"
+            label += f" ({shown(given['name'], 63)})"
         row, wrong = _based(given, known)
         found = [Problem(label, "base", wrong)] if wrong else check(row, label, base.families)
         if not found and row["name"] in made:

@@ -15,6 +15,7 @@ WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,79}")
 REQUIREMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}(==|<|<=|>=|>|~=)[0-9][A-Za-z0-9.+*-]{0,39}")
 RANGE = re.compile(r"((>=|<=|==|<|>)\d+(\.\d+){0,2})(,(>=|<=|==|<|>)\d+(\.\d+){0,2}){0,3}")
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+UNSHOWN = re.compile(r"[\0-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # controls, and halves that no page can hold
 
 
 class Family(Protocol):
@@ -81,8 +82,13 @@ WANTED: dict[str, Text] = {
 }
 
 
+def shown(name: str, most: int) -> str:
+    """A name out of a file, as it can be shown."""
+    return UNSHOWN.sub("\ufffd", name[:most])
+
+
 def _is_text(value: Any, most: int = 400) -> bool:
-    return isinstance(value, str) and len(value) <= most and "\0" not in value
+    return isinstance(value, str) and len(value) <= most and not UNSHOWN.search(value)
 
 
 def _is_texts(value: Any, pattern: "re.Pattern[str] | None" = None) -> bool:
@@ -94,9 +100,9 @@ def _is_texts(value: Any, pattern: "re.Pattern[str] | None" = None) -> bool:
 def _is_image(value: Any, families: Mapping[str, Family]) -> bool:
     return (
         isinstance(value, dict)
-        and value.get("family") in families
-        and value.get("os") in SYSTEMS
-        and isinstance(value.get("tag"), str)
+        and all(isinstance(value.get(name), str) for name in ("family", "os", "tag"))
+        and value["family"] in families
+        and value["os"] in SYSTEMS
         and bool(WORD.fullmatch(value["tag"]))
     )
 
@@ -131,7 +137,7 @@ def check(row: Any, label: str, families: Mapping[str, Family]) -> list[Problem]
     if not isinstance(row, dict):
         return [Problem(label, "", Text("须为一个对象。", "it is to be an object."))]
     problems = [
-        Problem(label, str(name)[:40], Text("没有这个字段。", "there is no such field."))
+        Problem(label, shown(str(name), 40), Text("没有这个字段。", "there is no such field."))
         for name in row
         if name not in FIELDS
     ]

@@ -8,6 +8,7 @@ import base64
 import http.client
 import os
 import ssl
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping
@@ -75,7 +76,18 @@ def _file_of_known(env: Mapping[str, str]) -> str:
 
 
 def unheard(address: str, logins: Iterable[Login], authorities: str, timeout_s: float = 15.0) -> str:
-    """Why an index cannot be used, '' where it answers: the page of one package is asked for and left unread."""
+    """Why an index cannot be used, '' where it answers: the page of one package is asked for and left unread.
+
+    It gets twice `timeout_s` in all: one that sends a letter now and then would never run into it.
+    """
+    said: list[str] = []
+    asked = threading.Thread(target=lambda: said.append(_unheard(address, logins, authorities, timeout_s)), daemon=True)
+    asked.start()
+    asked.join(2 * timeout_s)
+    return said[0] if said else "it does not answer (it goes on sending a little, and comes to no end)"
+
+
+def _unheard(address: str, logins: Iterable[Login], authorities: str, timeout_s: float) -> str:
     login = next(iter(for_addresses(logins, [address])), None)
     request = urllib.request.Request(f"{address.rstrip('/')}/pip/")
     if login:
@@ -91,5 +103,5 @@ def unheard(address: str, logins: Iterable[Login], authorities: str, timeout_s: 
             return f"it does not let us in {who} (HTTP {error.code})"
         return f"it answers HTTP {error.code}" if error.code >= 500 else ""
     except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        return f"it does not answer ({str(reason)[:200]})"
+        reason = str(getattr(error, "reason", error))[:200]
+        return f"it does not answer ({''.join(char if char.isprintable() else ' ' for char in reason)})"

@@ -115,8 +115,9 @@ def plan(draft: Draft, set_env: list[str]) -> None:
 
 def _venv(draft: Draft, key_: str, title: Text, python: Python, venv: str) -> None:
     """Make an environment. One that is there and is not what it is to be is made anew; where nobody knows, pip brings
-    it to the pins."""
+    it to the pins, but one in which pip was killed is made anew, too: pip takes its halves for whole."""
     there = Evidence(f"{venv}/bin/python", "")
+    argv = (python.path, "-m", "venv", "--clear", venv)
     if any(one.path.startswith(f"{venv}/") for one in draft.installed.pythons or ()):
         draft.warn(
             f"{venv} 已存在而版本不符，会重建：从它启动的引擎须先停下。",
@@ -125,10 +126,8 @@ def _venv(draft: Draft, key_: str, title: Text, python: Python, venv: str) -> No
         if all(step.key != "retire" for step in draft.steps):
             words = Text("确认没有进程在用它，并停用", "See that no process uses it, and take it out of use")
             _step(draft, "retire", words, python_module("deployments.stacks.retire", draft.folder))
-        anew = (python.path, "-m", "venv", "--clear", venv)
-        draft.add(PlannedStep(key_, "python", title, argv=anew, reads=there, means=VENV_MEANS, fills=venv))
+        draft.add(PlannedStep(key_, "python", title, argv=argv, reads=there, means=VENV_MEANS, fills=venv))
         return
-    argv = (python.path, "-m", "venv", venv)
     draft.add(PlannedStep(key_, "python", title, argv=argv, reads=there, once=True, means=VENV_MEANS, fills=venv))
 
 

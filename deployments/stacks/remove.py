@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from deployments.stacks.retire import used_by
-from deployments.stacks.said import FINE, ended
+from deployments.stacks.said import FINE, ended, tried
 from deployments.steps import Text
 
 
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1 or not Path(arguments[0]).is_absolute():
         print("It takes FOLDER, a whole path.", file=sys.stderr)
         return 2
-    return ended(remove(Path(arguments[0])))
+    return ended(tried(lambda: remove(Path(arguments[0]))))
 
 
 if __name__ == "__main__":

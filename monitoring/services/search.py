@@ -31,6 +31,8 @@ PAGES = (
     ("deployments:campaign-list", "report", "campaigns upgrades 发布活动 升级 fabuhuodong shengji"),
     ("deployments:queue-list", "queue", "queues 队列 duilie"),
     ("monitoring:alert-list", "alert", "alerts 告警 gaojing"),
+    ("deployments:model-list", "model", "models artifacts 模型 moxing"),
+    ("deployments:model-catalogue", "columns", "model catalogue 模型目录 moxingmulu"),
     ("monitoring:stack-list", "stack", "stacks 软件栈 ruanjianzhan"),
 )
 
@@ -39,7 +41,7 @@ def _pages(word: str) -> list[dict[str, str]]:
     titles = {
         "fleet": gettext("Fleet"), "server": gettext("Servers"), "job": gettext("Jobs"), "table": gettext("Batches"),
         "alert": gettext("Alerts"), "queue": gettext("Queues"), "stack": gettext("Stacks"), "link": gettext("Agents"),
-        "report": gettext("Campaigns"),
+        "report": gettext("Campaigns"), "model": gettext("Models"), "columns": gettext("Model catalogue"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from deployments.demo.acts_quantize import FILE
+from deployments.demo.models import FILE
 from deployments.stacks import frozen, quantizer
 from deployments.stacks.catalogue import built_in
 from deployments.stacks.options import Options

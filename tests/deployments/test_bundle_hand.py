@@ -1,9 +1,11 @@
 """What is put into a bundle by hand, what an import waits for, and where a bundle fits."""
 
+import http.client
 import io
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -250,6 +252,19 @@ def test_servers_fetch_the_packages_that_they_are_told(agent, kept, tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == sorted([TOOLKIT, OPS])
     with pytest.raises(Stopped, match="cannot be used"):
         wheels.fetch_all(agent.config, kept.name, kept.digest, folder, ["Ascend-cann-other.run"])
+
+
+@pytest.mark.parametrize(
+    "error", [TimeoutError("timed out"), ConnectionResetError("reset"), http.client.IncompleteRead(b"")]
+)
+def test_a_manifest_that_is_cut_off_on_its_way_is_said_in_words(agent, kept, tmp_path, monkeypatch, error):
+    def cut(_most):
+        raise error
+
+    monkeypatch.setattr(pages, "ask", lambda *_words, **_more: SimpleNamespace(read=cut))
+    with pytest.raises(Stopped, match="did not come whole"):
+        wheels.fetch_all(agent.config, kept.name, kept.digest, tmp_path / "w")
+    assert not (tmp_path / "w").exists()
 
 
 def test_a_servers_disk_that_is_too_small_is_said_before_anything_is_fetched(agent, kept, tmp_path, monkeypatch):

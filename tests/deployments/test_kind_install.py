@@ -127,6 +127,27 @@ def test_a_stack_that_is_made_anew_is_not_in_use_meanwhile(server, tmp_path):
     assert stack_root.links(str(root))["stack_current"] == ""
 
 
+def cut_off(venv, name):
+    """What pip leaves of a package that has a METADATA, when it is killed amid its files."""
+    (site,) = (venv / "lib").glob("python3*/site-packages")
+    info = site / f"{name}.dist-info"
+    info.mkdir()
+    title, version = name.split("-")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {title}\nVersion: {version}\n")
+
+
+def test_what_pip_was_killed_at_is_installed_anew(server, tmp_path):
+    root, house = server.state / "stacks", tmp_path / "wheels"
+    tiny_wheels.make(house)
+    made = planned(facts(root), wheelhouse=str(house))
+    tools = root / STACK / "msmodelslim"
+    subprocess.run([sys.executable, "-m", "venv", str(tools)], check=True)
+    cut_off(tools, "transformers-4.57.6")  # pip would find that it is there already
+    folder, _states = install_on(server, made)
+    assert ended(folder)["state"] == "succeeded", texts(folder, "oes")
+    subprocess.run([tools / "bin/python", "-c", "import transformers"], check=True)
+
+
 def test_a_package_that_is_missing_is_said_in_words(server, tmp_path):
     house = tmp_path / "wheels"
     for path in tiny_wheels.make(house):

@@ -100,6 +100,8 @@ def test_a_missing_field_is_named_with_its_row(site, field):
         ("images", [{"family": "A2", "os": "ubuntu", "tag": "v1 --privileged"}]), ("notes", "x"), ("wheel", "yes"),
         ("notes", {"zh": "x" * 3000, "en": ""}), ("cann_by_family", {"A2": 1}), ("cann_by_family", ["A2"]),
         ("torch", ""), ("colour", "red"), ("base", "nothing"), ("state", ["rc"]), ("name", ["x"]),
+        ("images", [{"family": [], "os": "ubuntu", "tag": "v1"}]), ("sources", ["\x1b[2J"]), ("sources", [[]]),
+        ("images", [{"family": "A2", "os": {}, "tag": "v1"}]), ("notes", {"zh": "\ud800", "en": ""}),
     ],
 )  # fmt: skip
 def test_a_value_that_does_not_fit_is_named(site, field, value):
@@ -115,6 +117,12 @@ def test_a_file_that_is_none_leaves_the_built_in_rows(site, text):
     found = site(text)
     assert found.problems and all(problem.text.zh and problem.text.en for problem in found.problems)
     assert found.stacks == KNOWN.stacks
+
+
+def test_names_that_no_page_could_show_are_told_all_the_same(site):
+    found = site([{**ROW, "\ud800\x1b[2J": 1}, {"name": "\ud800"}])
+    assert [problem.row for problem in found.problems][:2] == ["stacks.json #1 (house-1)", "stacks.json #2 (\ufffd)"]
+    assert all(problem.text.en.encode() and "\x1b" not in problem.text.en for problem in found.problems)
 
 
 def test_a_name_twice_and_two_defaults_are_refused(site):

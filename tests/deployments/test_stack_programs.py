@@ -1,5 +1,6 @@
 """The programs that steps of a plan run on a server."""
 
+import contextlib
 import io
 import os
 import subprocess
@@ -74,6 +75,33 @@ def test_a_stack_that_is_not_whole_gets_no_activate_file(stack, capsys):
     assert "/no/set_env.sh" in capsys.readouterr().err and not (stack / "activate").exists()
     assert activate.main(["use", str(stack)]) == 1
     assert not (stack.parent / "current").is_symlink()
+
+
+@pytest.mark.parametrize("part", ["venv", activate.TOOLS])
+def test_a_stack_in_which_pip_was_killed_gets_no_activate_file(stack, capsys, part):
+    info = stack / part / "lib/python3.12/site-packages/tokenizers-0.22.1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Name: tokenizers\n")
+    assert activate.main(["write", str(stack)]) == 1
+    assert "cut off amid: tokenizers-0.22.1" in capsys.readouterr().err and not (stack / "activate").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a disk of its own needs root")
+def test_a_full_disk_is_said_in_words_and_nothing_half_written_is_used(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(disk)], check=True)
+    try:
+        folder = disk / "vllm-ascend-1"
+        (folder / "venv/bin").mkdir(parents=True)
+        (folder / "venv/bin/activate").write_text("")
+        with contextlib.suppress(OSError):
+            (disk / "full").write_bytes(bytes(1 << 20))
+        said = run(sys.executable, "-m", "deployments.stacks.activate", "write", str(folder))
+        assert said.returncode == 1 and "The disk refused a change" in said.stderr and "Traceback" not in said.stderr
+        assert not (folder / "activate").exists()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_the_stack_in_use_changes_at_once_and_back(stack, capsys):

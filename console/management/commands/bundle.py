@@ -24,14 +24,13 @@ from deployments.stacks.bundles import BadBundle
 from deployments.stacks.options import INDEX
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-LEAST = 64 << 10
 
 
 def size(text: str) -> int:
     """Bytes of `2G`, `700M`."""
     found = re.fullmatch(r"(\d{1,12})([KMG]?)B?", text.strip().upper())
     count = int(found[1]) * UNITS[found[2]] if found else 0
-    if count < LEAST:
+    if count < bundles.LEAST_SPLIT:
         raise ArgumentTypeError(f"“{text}” is no size of 64K or more, such as 2G or 700M")
     return count
 

@@ -34,8 +34,14 @@ class Environment:
         return told[1] if told else version
 
     def only(self, names: Iterable[str]) -> dict[str, str]:
-        """{name: version} of these that are installed."""
-        return {name: version for name in names if (version := self.has(name))}
+        """{name: version} of these that are installed; in a stack of ours without those at which pip was killed."""
+        return {name: version for name in names if (version := self.has(name)) and not self._is_half(name)}
+
+    def _is_half(self, name: str) -> bool:
+        """As deployments/stacks/evidence.py has it, by which a job goes: a plan must find what the job will."""
+        folder = self.named[name][0]
+        own = self.prefix.startswith(f"{self.host.stacks}/")
+        return own and not all(self.host.exists(f"{folder}/{file}") for file in ("RECORD", "INSTALLER"))
 
 
 def stacks(host: Host) -> list[str]:

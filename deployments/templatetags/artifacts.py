@@ -1,0 +1,77 @@
+"""How models are shown: sizes in thousands, counts of parameters, states as word, shape and colour."""
+
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy as _
+
+from console.templatetags.frame import icon
+from deployments.artifacts import progress
+from deployments.models import Via
+
+register = template.Library()
+
+STATES: dict[str, tuple[str, str, Any]] = {
+    "whole": ("ok", "state-ok", _("Whole")),
+    "incomplete": ("warning", "state-warning", _("Not whole")),
+    "gone": ("stale", "state-stale", _("Gone")),
+    "promotable": ("ok", "state-succeeded", _("Promotable")),
+    "failed": ("critical", "state-failed", _("Below its budget")),
+    "not_evaluated": ("", "state-unknown", _("Not evaluated")),
+    "original": ("", "state-unknown", _("Original")),
+}
+FORMATS = {
+    "hf": "Hugging Face", "quantized": _("Quantized"), "adapter": _("Adapter"), "om": "OM", "mindir": "MindIR",
+    "onnx": "ONNX", "air": "AIR", "unknown": _("Unknown"),
+}  # fmt: skip
+NOT_FOR_VLLM = ("om", "mindir", "onnx", "air")
+
+
+@register.simple_tag
+def model_state(name: str, css: str = "state") -> SafeString:
+    """A state of a model or its gate as shape, colour and word."""
+    look, shape, word = STATES.get(name, STATES["gone"])
+    return format_html('<span class="{} {}">{}<span>{}</span></span>', css, look, icon(shape, ""), word)
+
+
+@register.filter
+def model_word(name: str) -> str:
+    return str(STATES[name][2]) if name in STATES else name
+
+
+@register.filter
+def amount(count: int | None) -> str:
+    """Bytes in thousands, as disks are sold; "—" where it is unknown."""
+    return "—" if not count else progress.amount(count)
+
+
+@register.filter
+def billions(count: float | None) -> str:
+    """A count of parameters in 10⁹: "8.19 B"; "—" where it is unknown."""
+    if not count:
+        return "—"
+    return f"{count / 1e9:.3g} B" if count >= 1e8 else f"{count / 1e6:.3g} M"
+
+
+@register.filter
+def format_word(name: str) -> str:
+    return str(FORMATS.get(name, name))
+
+
+@register.filter
+def via_word(name: str) -> str:
+    return str(Via(name).label) if name in Via.values else name
+
+
+@register.filter
+def is_for_vllm(name: str) -> bool:
+    return name not in NOT_FOR_VLLM
+
+
+@register.filter
+def gigabytes(value: float | None) -> str:
+    if value is None:
+        return "—"
+    return f"{value:.1f}" if value < 100 else f"{value:.0f}"

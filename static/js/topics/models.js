@@ -1,0 +1,23 @@
+// The pages of models: drawn anew by the server when a job has told of one, at most once a second. What was opened and
+// how far the graph was moved stays.
+import { subscribe } from "../live.js";
+import { exchange, fetchPart, polledPart, together } from "../part.js";
+
+const live = document.getElementById("models-live");
+
+function draw(fresh) {
+  const open = [...live.querySelectorAll("details")].map((one) => one.open);
+  const graph = live.querySelector(".lineage");
+  const left = graph?.scrollLeft ?? 0, top = graph?.scrollTop ?? 0;
+  exchange(live, fresh);
+  live.querySelectorAll("details").forEach((one, n) => { one.open = open[n] ?? one.open; });
+  live.querySelector(".lineage")?.scrollTo({ left, top, behavior: "instant" });
+}
+
+const redraw = together(async () => {
+  const fresh = await fetchPart();
+  if (fresh) draw(fresh);
+}, { after: 1000 });
+
+const poll = { url: () => location.pathname + location.search, every_ms: 5000, apply: (json) => draw(polledPart(json)) };
+subscribe(live.dataset.topic, { message: redraw, poll });
