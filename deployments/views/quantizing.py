@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
@@ -27,7 +27,7 @@ def model_quantize(request: HttpRequest) -> HttpResponse:
     given = request.POST if request.method == "POST" else request.GET
     artifact = find_artifact(given.get("artifact", ""))
     places = list(artifact.places.filter(gone_at=None, server__decommissioned_at=None).select_related("server"))
-    place = _place(places, given.get("place", ""))
+    place = _place(places, given)
     params, problems = forms.read(quantize, given)
     params = {**_proposed(artifact, place), **params, **({"model": place.path} if place else {})}
     problems = forms.refusals(quantize, params) if problems else {}
@@ -67,10 +67,12 @@ def find_artifact(pk: str) -> Artifact:
     return found
 
 
-def _place(places: list[ArtifactPlace], pk: str) -> ArtifactPlace | None:
-    """The copy that is named, else the first whole one."""
-    named = next((one for one in places if str(one.pk) == pk), None)
-    return named or next((one for one in places if one.whole), None) or next(iter(places), None)
+def _place(places: list[ArtifactPlace], given: QueryDict) -> ArtifactPlace | None:
+    """The copy that is named, by its id or by server and path; else the first whole one."""
+    named = [one for one in places if str(one.pk) == given.get("place")]
+    if "place" not in given:
+        named = [one for one in places if (one.server.name, one.path) == (given.get("server"), given.get("path"))]
+    return next(iter([*named, *(one for one in places if one.whole), *places]), None)
 
 
 def _proposed(artifact: Artifact, place: ArtifactPlace | None) -> dict[str, Any]:
