@@ -105,7 +105,8 @@ def run(asked: Asked) -> int:
     layers = noted["layers"] if isinstance(noted["layers"], int) else 0
     began = time.monotonic()
     code = modelslim.run(argv, activate=asked.activate, cpu=asked.device == "cpu", layers=layers)
-    NOTE.write_text(json.dumps({**noted, "took_s": round(time.monotonic() - began, 1)}), encoding="utf-8")
+    took_s = round(time.monotonic() - began, 1)
+    NOTE.write_text(json.dumps({**noted, "took_s": took_s, "code": code}), encoding="utf-8")
     return code
 
 
@@ -154,8 +155,13 @@ def results(parent: Model, child: Model, made: verify.Verified, noted: dict[str,
 
 
 def tidy(asked: Asked) -> int:
+    """What a run has left that was cut off goes. What the tool has ended well and is not as it should be may have taken
+    days: it stays to be looked at, under its name for half things, until the next run."""
     part = target.part_of(asked.target)
     if not part.exists():
+        return NOTHING
+    if NOTE.exists() and note().get("code") == 0:
+        print(f"{part}: 留作查看，下次运行时删除 stays to be looked at, and goes with the next run", flush=True)
         return NOTHING
     target.give_up(part)
     print(f"{part}: 已删除未完成的结果 half a result was taken away", flush=True)

@@ -7,6 +7,7 @@ import array
 import math
 import os
 import re
+import struct
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import NamedTuple
 
 from deployments.artifacts import BadModel
 from deployments.artifacts.config import read_json
-from deployments.artifacts.read import DESCRIPTION, is_weight, read
+from deployments.artifacts.read import DESCRIPTION, Model, is_weight, read
 from deployments.artifacts.tensors import Header, Tensor, header, open_regular
 from deployments.steps import Text
 
@@ -23,13 +24,20 @@ FLOATS = ("BF16", "F16", "F32", "F64")
 INTEGERS = ("I8", "U8", "I32", "F4")
 MX = ("F8_E4M3", "U8", "I8", "F4")
 PER_CHANNEL = ("weight_scale", "weight_offset")
-STATIC = (*PER_CHANNEL, "input_scale", "input_offset", "quant_bias", "deq_scale")
+STATIC = ("input_scale", "input_offset", "quant_bias", "deq_scale")
 # What lies beside each weight of a type, so that vLLM-Ascend finds it.
 BESIDE = {
-    "W8A8": STATIC, "W8A8_MIX": STATIC, "W8A8_DYNAMIC": PER_CHANNEL, "W8A16": PER_CHANNEL, "W4A8_DYNAMIC": PER_CHANNEL,
-    "W4A16": PER_CHANNEL, "W4A4_DYNAMIC": ("weight_scale",),
-}  # fmt: skip
+    "W8A8": STATIC,
+    "W8A8_MIX": (*STATIC, *PER_CHANNEL),
+    "W8A8_DYNAMIC": PER_CHANNEL,
+    "W8A16": PER_CHANNEL,
+    "W4A8_DYNAMIC": PER_CHANNEL,
+    "W4A16": PER_CHANNEL,
+    "W4A4_DYNAMIC": ("weight_scale",),
+}
 UNNEEDED = re.compile(r"rotary_emb\.inv_freq$|\.masked_bias$")  # of old checkpoints; computed when it is loaded
+LAYER = re.compile(r"\blayers\.(\d+)\.")
+TAIL = re.compile(r"(?:layers|blocks|block)\.\d+\..*")
 MOST_NAMED = 5
 SAMPLE = 256  # numbers of each scale that are looked at
 
@@ -45,18 +53,18 @@ def check(made: Path, parent: Path, quant_type: str) -> Verified:
     """Raises BadModel naming the first things that are wrong."""
     if not (made / DESCRIPTION).is_file():
         raise wrong([Text(f"没有 {DESCRIPTION}", f"there is no {DESCRIPTION}")])
-    model = read(made)
+    model, before = read(made), read(parent)
     if model.problems:
         raise wrong([problem.text for problem in model.problems])
     described = kinds(read_json(made / DESCRIPTION))
-    headers, before = _headers(made), _headers(parent)
+    headers = _headers(made)
     tensors = {name: tensor for one in headers.values() for name, tensor in one.tensors.items()}
-    wanted = {name: tensor for one in before.values() for name, tensor in one.tensors.items()}
-    found = [*_described(tensors, described), *_covered(wanted, tensors, described, tied=read(parent).tied)]
+    wanted = {name: tensor for one in _headers(parent).values() for name, tensor in one.tensors.items()}
+    found = [*_described(tensors, described), *_covered(wanted, tensors, described, before)]
     found += _types(tensors, described) + _asked(described, quant_type) + _scales(made, headers)
     if found:
         raise wrong(found)
-    weights = {name: kind for name, kind in described.items() if is_weight(name) and name.endswith(".weight")}
+    weights = {name: kind for name, kind in described.items() if name in tensors and name.endswith(".weight")}
     return Verified(len(tensors), dict(Counter(weights.values())))
 
 
@@ -71,29 +79,48 @@ def _headers(folder: Path) -> dict[str, Header]:
 
 
 def _described(tensors: dict[str, Tensor], described: dict[str, str]) -> list[Text]:
-    """Each tensor has its type, and each type its tensor."""
+    """Each weight has its type, and each type of a weight its tensor. Rotations have no type, settings no tensor."""
+    weights = {name for name in tensors if name.endswith(".weight")}
+    named = {name for name in described if name.endswith(".weight")}
     return [
-        *_named("没有类型的张量", "tensors without a type", (name for name in tensors if name not in described)),
-        *_named("有类型而没有的张量", "tensors that are described and not there",
-                (name for name in described if name not in tensors)),
-    ]  # fmt: skip
+        *_named("没有类型的权重", "weights without a type", weights - named),
+        *_named("有类型而没有的权重", "weights that are described and not there", named - weights),
+    ]
 
 
 def _covered(
-    wanted: dict[str, Tensor], tensors: dict[str, Tensor], described: dict[str, str], *, tied: bool
+    wanted: dict[str, Tensor], tensors: dict[str, Tensor], described: dict[str, str], parent: Model
 ) -> list[Text]:
-    """Each weight of the parent has its counterpart, of the same shape where it was not packed."""
-    needed = {name: one for name, one in wanted.items() if is_weight(name) and not UNNEEDED.search(name)}
-    gone = [name for name in needed if name not in tensors and not (tied and name == "lm_head.weight")]
-    packed = ("W4", "W16A16S")
-    other = [
-        name for name, one in needed.items()
-        if name in tensors and not described.get(name, "").startswith(packed) and tensors[name].shape != one.shape
-    ]  # fmt: skip
+    """Each weight of the parent has its counterpart, of the same shape where it was not packed. Layers behind the last
+    one, which guess tokens ahead, are left out by some recipes."""
+    tails = {found[0] for name in tensors if (found := TAIL.search(name))}
+    gone, other = [], []
+    for name, one in wanted.items():
+        if not is_weight(name) or UNNEEDED.search(name) or _is_beyond(name, parent.layers):
+            continue
+        there = _counterpart(name, tensors)
+        if there is None:
+            tail = TAIL.search(name)  # some adapters name the outer parts otherwise
+            if not (tail and tail[0] in tails) and not (parent.tied and name == "lm_head.weight"):
+                gone.append(name)
+        elif not described.get(there, "").startswith("W4") and tensors[there].shape != one.shape:
+            other.append(name)
     return [
         *_named("缺少的权重", "weights that are missing", gone),
         *_named("形状不同的权重", "weights of another shape", other),
     ]
+
+
+def _is_beyond(name: str, layers: int | None) -> bool:
+    found = LAYER.search(name)
+    return bool(found and layers and int(found[1]) >= layers)
+
+
+def _counterpart(name: str, tensors: dict[str, Tensor]) -> str | None:
+    """The tensor that stands for a weight: of the same name, within a wrapper, or for a bias the quantized one."""
+    base, _dot, last = name.rpartition(".")
+    names = [name, f"{base}.linear.{last}", *([f"{base}.quant_bias"] if last == "bias" else [])]
+    return next((one for one in names if one in tensors), None)
 
 
 def _types(tensors: dict[str, Tensor], described: dict[str, str]) -> list[Text]:
@@ -101,15 +128,11 @@ def _types(tensors: dict[str, Tensor], described: dict[str, str]) -> list[Text]:
     dtypes, beside, rows = [], [], []
     for name, kind in described.items():
         tensor = tensors.get(name)
-        if tensor is None or not is_weight(name):
+        if tensor is None or not name.endswith(".weight"):
             continue
-        if kind == FLOAT:
-            if tensor.dtype not in FLOATS:
-                dtypes.append(f"{name} ({kind}: {tensor.dtype})")
-            continue
-        if tensor.dtype not in (MX if "MX" in kind or "FP" in kind else INTEGERS):
+        if tensor.dtype not in _dtypes(kind):
             dtypes.append(f"{name} ({kind}: {tensor.dtype})")
-        if not name.endswith(".weight"):
+        if kind == FLOAT or kind.startswith("W16"):
             continue
         base = name.removesuffix("weight")
         beside += [base + one for one in BESIDE.get(kind, ("weight_scale",)) if base + one not in tensors]
@@ -121,6 +144,12 @@ def _types(tensors: dict[str, Tensor], described: dict[str, str]) -> list[Text]:
         *_named("缺少的比例或偏移", "scales or offsets that are missing", beside),
         *_named("行数与权重不同的比例", "scales with other rows than their weight", rows),
     ]
+
+
+def _dtypes(kind: str) -> tuple[str, ...]:
+    if kind == FLOAT or kind.startswith("W16"):
+        return FLOATS
+    return MX if "MX" in kind or "FP" in kind else INTEGERS
 
 
 def _asked(described: dict[str, str], quant_type: str) -> list[Text]:
@@ -160,8 +189,6 @@ def numbers(data: bytes, dtype: str) -> list[float]:
     if dtype == "BF16":  # the upper half of a float32
         data = b"".join(b"\0\0" + data[n : n + 2] for n in range(0, len(data) - 1, 2))
     if dtype == "F16":
-        import struct
-
         return list(struct.unpack(f"<{len(data) // 2}e", data[: len(data) // 2 * 2]))
     code = "d" if dtype == "F64" else "f"
     made = array.array(code)

@@ -69,10 +69,11 @@ class Bench:
         rows = map(json.loads, (self.folder / "items").read_text().splitlines())
         return {row["key"]: row for row in rows if "key" in row}
 
-    def check_nothing_left(self) -> None:
+    def check_nothing_left(self, *half: str) -> None:
+        """But what is named so, which nobody is offered."""
         assert self.content(self.source) == self.before, "the model was touched"
         assert self.told() == [] and not self.target.exists()
-        assert [path.name for path in self.target.parent.iterdir()] == ["Tiny-1B"]
+        assert {path.name for path in self.target.parent.iterdir()} == {"Tiny-1B", *half}
 
 
 @pytest.fixture
@@ -138,9 +139,10 @@ def test_a_calibration_set_of_the_operators_own_goes_into_a_copy_of_the_recipe(b
 def test_what_went_wrong_is_never_offered(bench, mode, step, says):
     bench.tool.mode(mode)
     ran = bench.run()
-    assert ran[-2][0] == step and ran[-2][1] != 0 and ran[-1] == ("tidy", 0)
+    ended_well = step == "finish"  # by its exit code: what it wrote may have taken days, and stays to be looked at
+    assert ran[-2][0] == step and ran[-2][1] != 0 and ran[-1] == ("tidy", quantize.NOTHING if ended_well else 0)
     assert says in bench.reason
-    bench.check_nothing_left()
+    bench.check_nothing_left(*([".out.part"] if ended_well else []))
     bench.tool.mode("good")
     assert [code for _step, code in bench.run()] == [0, 0, 0, quantize.NOTHING]
 
