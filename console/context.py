@@ -38,7 +38,7 @@ PLACES = [
     ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job", "deployments:batch")),
     ("deployments:campaign-list", gettext_noop("Campaigns"), "report", ("deployments:campaign",)),
     ("deployments:queue-list", gettext_noop("Queues"), "queue", ("deployments:queue", "django_rq:")),
-    ("deployments:model-list", gettext_noop("Models"), "model", ("deployments:model",)),
+    ("deployments:model-list", gettext_noop("Models"), "model", ("deployments:model", "deployments:serving")),
     ("monitoring:alert-list", gettext_noop("Alerts"), "alert", ("monitoring:alert",)),
     ("monitoring:stack-list", gettext_noop("Stacks"), "stack", ("monitoring:stack", "deployments:stack")),
 ]

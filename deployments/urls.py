@@ -20,6 +20,7 @@ from deployments.views import (
     server_inventory,
     server_switches,
     servers_edit,
+    serving_pages,
     stack_changes,
     stack_jobs,
 )
@@ -82,6 +83,7 @@ urlpatterns = [
     path("join/<str:token>/problem", joining.problem, name="join-problem"),
     path("models/", model_pages.model_list_page, name="model-list"),
     path("models/catalogue/", model_pages.model_catalogue_page, name="model-catalogue"),
+    path("models/plan/", serving_pages.serving_plan, name="serving-plan"),
     path("models/scan", model_changes.model_scan, name="model-scan"),
     path("models/<int:pk>/", model_pages.model_detail, name="model-detail"),
     path("models/<int:pk>/edit", model_changes.model_edit, name="model-edit"),

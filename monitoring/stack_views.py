@@ -57,8 +57,8 @@ def stack_list(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 def stack_detail(request: HttpRequest, name: str) -> HttpResponse:
-    """One stack, and the verdict for each server."""
-    stack, rows = stacks.find(name), stacks.rows()
+    """One stack, and the verdict for each server, the console's own machine first."""
+    stack, rows = stacks.find(name), sorted(stacks.rows(), key=lambda row: not row.is_local)
     found = [(row, stacks.verdict_of(row, stack)) for row in rows]
     wanted = request.GET.get("verdict", "")
     tally = {word: sum(one.word == word for _row, one in found) for word in verdict.WORDS}

@@ -36,7 +36,10 @@ class Params(frozen.Planned):
     cann: str = param("choice", zh="CANN 的位置", en="Where CANN goes", default="own", choices=CANN_PLACES)
     layering: str = param("choice", zh="vLLM 的来源", en="How vLLM comes", default="empty", choices=LAYERINGS)
     packages: str = param("text", zh="安装包目录", en="Folder of packages", default="")
-    bundle: str = param("text", zh="离线包", en="Bundle", default="")
+    bundle: str = param(
+        "text", zh="离线包", en="Bundle", default="",
+        help=Text("名称见 manage.py bundle list", "Its name: manage.py bundle list"),
+    )  # fmt: skip
     wheelhouse: str = param("text", zh="wheel 目录", en="Folder of wheels", default="")
     index: str = param("text", zh="软件包索引", en="Index of packages", default="")
     extra_index: str = param("text", zh="其他索引", en="Further indexes", default="")

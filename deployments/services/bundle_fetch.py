@@ -25,7 +25,8 @@ from deployments.stacks import indexes, pip_words, without_cuda
 from deployments.stacks.bundles import BadBundle
 from deployments.stacks.catalogue import Catalogue, Stack
 
-GLIBC = {"aarch64": ("2_34", "2_31", "2_28", "2_27", "2_17"), "x86_64": ("2_34", "2_31", "2_28", "2_27", "2_17")}
+ARCHES = ("aarch64", "x86_64")
+OLDEST_GLIBC, NEWEST_GLIBC = 17, 34  # 2.17 is that of manylinux2014; newer wheels are for 2.34 at most
 ROOT = Path(__file__).resolve().parents[2]
 PIP_FOR = "deployments.stacks.pip_for"
 MOST_MISSING = 40
@@ -51,10 +52,12 @@ class Target:
     no_index: bool = False
     logins: tuple[indexes.Login, ...] = field(default=(), repr=False)
     ca: str = ""  # PEM
+    glibc: str = ""  # of the servers, 2.28; '' is that of this machine, or for another kind the newest
 
     @property
     def is_this_machine(self) -> bool:
-        return self.arch == platform.machine() and self.python == ".".join(platform.python_version_tuple()[:2])
+        own = (platform.machine(), ".".join(platform.python_version_tuple()[:2]), "")
+        return (self.arch, self.python, self.glibc) == own
 
 
 class Missing(NamedTuple):
@@ -201,7 +204,8 @@ class Fetch:
 def _for_whom(target: Target) -> list[str]:
     if target.is_this_machine:
         return ["--only-binary", ":all:"]
-    tags = [f"manylinux_{glibc}_{target.arch}" for glibc in GLIBC[target.arch]]
+    newest = int(target.glibc.removeprefix("2.") or NEWEST_GLIBC)
+    tags = [f"manylinux_2_{minor}_{target.arch}" for minor in range(newest, OLDEST_GLIBC - 1, -1)]
     tags += [f"manylinux2014_{target.arch}", f"linux_{target.arch}"]
     words = [word for tag in tags for word in ("--platform", tag)]
     return ["--only-binary", ":all:", "--implementation", "cp", "--python-version", target.python, *words]

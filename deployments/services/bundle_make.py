@@ -32,7 +32,7 @@ def python_for(stack: Stack, wish: str) -> str:
 def make(stack: Stack, known: Catalogue, target: Target, out: Path, *, split: int = 0, say: Say = print) -> Path:
     """Write the bundle below `out`; its folder. Raises BadBundle naming the layer that could not be had."""
     about = {
-        "stack": stack.name, "arch": target.arch, "python": target.python, "glibc": stack.glibc_min,
+        "stack": stack.name, "arch": target.arch, "python": target.python,
         "made": datetime.now(UTC).isoformat(timespec="seconds"), "vendor": vendor(stack, known, target.arch),
     }  # fmt: skip
     final = out / bundles.name_of(about)
@@ -50,7 +50,12 @@ def make(stack: Stack, known: Catalogue, target: Target, out: Path, *, split: in
             raise BadBundle(f"pip brought {odd[0]}, which is no wheel. Make the bundle on a machine of the same kind.")
         packed = folder / "bundle"
         packed.mkdir()
-        more = {"layers": layers, "missing": [one._asdict() for one in fetch.missing], "left_out": fetch.left_out}
+        more = {
+            "layers": layers,
+            "glibc": bundles.glibc_of(path.name for path in wheels),
+            "missing": [one._asdict() for one in fetch.missing],
+            "left_out": fetch.left_out,
+        }
         bundles.pack(wheels, packed, split, {**about, **more})
         packed.rename(final)
     return final
@@ -63,7 +68,7 @@ def _layer(fetch: Fetch, name: str, work: Callable[[], None]) -> dict[str, Any]:
     work()
     came = sorted(path.name for path in fetch.wheels.iterdir() if path.name not in before)
     size = sum((fetch.wheels / one).stat().st_size for one in came)
-    fetch.say(f"{name}: {len(came)} wheels, {size / 2**20:,.0f} MB")
+    fetch.say(f"{name}: {_number(len(came), 'wheel')}, {size / 2**20:,.0f} MB")
     return {"name": name, "files": came}
 
 
@@ -105,8 +110,14 @@ def summary(manifest: dict[str, Any]) -> str:
     packages = [row for row in manifest["vendor"].values() if row["parts"]]
     size = sum(row["size"] for row in [*manifest["files"].values(), *packages])
     parts = len(manifest["parts"]) + sum(len(row["parts"]) for row in packages)
-    more = f", {len(packages)} packages" if packages else ""
-    return f"{bundles.name_of(manifest)}: {len(manifest['files'])} wheels{more}, {size / 2**20:,.0f} MB, {parts} parts"
+    counted = [_number(len(manifest["files"]), "wheel"), *([_number(len(packages), "package")] if packages else [])]
+    counted += [f"{size / 2**20:,.0f} MB", _number(parts, "part")]
+    least = bundles.glibc_of(manifest["files"])
+    return f"{bundles.name_of(manifest)}: {', '.join(counted)}{f', for glibc ≥ {least}' if least else ''}"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def wanted(manifest: dict[str, Any]) -> list[str]:

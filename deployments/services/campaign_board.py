@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Max
+from django.db.models import Count
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -99,20 +99,20 @@ class Known:
     campaign has neither ended nor been stopped."""
 
     plans: Mapping[int, CampaignPlan]
-    done: Mapping[int, int]
+    done: Mapping[int, Sequence[str]]
     waits: Mapping[int, waiting.Wait]
     alerts: Mapping[int, int]
     goes_on: bool
 
 
-def _done(campaign: Campaign) -> dict[int, int]:
-    """{job id: number of the step that its newest attempt is at} of what runs."""
+def _done(campaign: Campaign) -> dict[int, list[str]]:
+    """{job id: English titles of the steps before the one that its newest attempt is at} of what runs."""
     running = (JobState.RUNNING, JobState.WAITING_REBOOT)
     rows = Step.objects.filter(attempt__job__batch=campaign.batch_id, attempt__job__state__in=running)
-    at: dict[int, tuple[int, int]] = {}
-    for job, n, step in rows.order_by().values_list("attempt__job_id", "attempt__n").annotate(at=Max("n")):
-        at[job] = max(at.get(job, (0, 0)), (n, step))
-    return {job: step - 1 for job, (_n, step) in at.items()}
+    begun: dict[int, dict[int, list[str]]] = {}
+    for job, attempt, title in rows.order_by("n").values_list("attempt__job_id", "attempt__n", "title_en"):
+        begun.setdefault(job, {}).setdefault(attempt, []).append(title)
+    return {job: attempts[max(attempts)][:-1] for job, attempts in begun.items()}
 
 
 def _alerts(rings: Mapping[int, Sequence[CampaignServer]]) -> dict[int, int]:
@@ -146,10 +146,12 @@ def _card(row: CampaignServer, known: Known) -> Card:
     job, plan = row.job, known.plans.get(row.plan_id or 0)
     assert job is not None
     wait = known.waits.get(job.pk)
+    counted = {step["title"][1] for step in plan.steps} if plan else set()  # those that are satisfied are not
     fits = row.after.get("matches") if row.after else None
     return Card(
         name=row.server.name, rack=row.server.rack, simulated=row.server.simulated, job=job, state=job.state,
-        does=plan.word if plan else "", steps=len(plan.steps) if plan else 0, done=known.done.get(job.pk, 0),
+        does=plan.word if plan else "", steps=len(plan.steps) if plan else 0,
+        done=sum(title in counted for title in known.done.get(job.pk, ())),
         versions=changes(row.before, row.after) if row.after or known.goes_on else [],
         fits=fits if isinstance(fits, bool) else None,
         alerts=known.alerts.get(row.server_id, 0), wait=wait.words() if wait else "",

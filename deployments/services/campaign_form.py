@@ -105,12 +105,13 @@ def read_params(given: QueryDict) -> dict[str, str]:
 
 
 def choices() -> list[dict[str, Any]]:
-    """The fields of the choices: {name, label, choices, default}."""
+    """The fields of the choices: {name, label, choices, default, help}."""
     made = []
     for one in fields(install.Params):
         if one.name in campaign_plan.param_names():
             words = one.metadata["limits"].get("choices") or ()
-            made.append({"name": one.name, "label": one.metadata["label"], "choices": words, "default": one.default})
+            meta, named = one.metadata, {"name": one.name, "choices": words, "default": one.default}
+            made.append({**named, "label": meta["label"], "help": meta.get("help")})
     return made
 
 

@@ -29,6 +29,7 @@ from deployments.stacks.catalogue import Stack
 from deployments.stacks.draft import as_step
 from deployments.stacks.installed import NAME
 from deployments.stacks.options import INNER, Options, word
+from deployments.stacks.versions import at_least
 
 JUST_NOW = timedelta(minutes=5)
 
@@ -87,6 +88,13 @@ def _python_for(server: Server, kept: wheel_bundles.Kept, stack: Stack | None) -
             % {"bundle": kept.name, "arch": kept.arch, "server": server.name, "own": has.arch},
             _("Choose a bundle that was made with --arch %(own)s.") % {"own": has.arch},
             code="other_arch",
+        )
+    if has.glibc and kept.glibc and not at_least(has.glibc, kept.glibc):
+        raise Conflict(
+            _("The wheels of the bundle %(bundle)s need glibc %(glibc)s, and %(server)s has %(own)s.")
+            % {"bundle": kept.name, "glibc": kept.glibc, "server": server.name, "own": has.glibc},
+            _("Choose a bundle that was made with --glibc %(own)s.") % {"own": has.glibc},
+            code="other_glibc",
         )
     made_of = [one for one in has.pythons or () if not {"venv", "stacks"} & set(one.path.split("/"))]
     every = [*([has.python] if has.python else []), *(one.version for one in made_of if one.version)]

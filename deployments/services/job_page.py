@@ -1,6 +1,8 @@
 """What the page of one job shows: its steps beside their usual duration, its report, its call over REST."""
 
 import json
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import median
@@ -64,7 +66,9 @@ def step_rows(attempt: Attempt | None, job: Job) -> list[StepRow]:
     """Steps that ran, then those that the kind would still run."""
     seen = {step.n: step for step in attempt.steps.all()} if attempt else {}
     planned = dict(enumerate(planned_steps(job.kind, job.params), start=1))
-    usual = usual_seconds(job.kind)
+    titles = {n: step.title.en for n, step in planned.items()} | {n: step.title_en for n, step in seen.items()}
+    names, known = _names(titles), usual_seconds(job.kind)
+    usual = {n: known[name] for n, name in names.items() if name in known}
     took = {n: _took(step) for n, step in seen.items()}
     scale = max([1.0, *usual.values(), *(s for s in took.values() if s is not None)])
     rest = "skipped" if job.is_ended or (attempt and attempt.done) else "waiting"
@@ -110,14 +114,31 @@ def planned_steps(kind: str, params: dict[str, Any]) -> list[KindStep]:
         return []
 
 
-def usual_seconds(kind: str) -> dict[int, float]:
-    """{step number: median seconds} over the last succeeded jobs of the kind. Two queries."""
-    durations: dict[int, list[float]] = {}
-    for step in Step.objects.filter(
-        attempt__in=_last_succeeded(kind), ended_at__isnull=False, started_at__isnull=False
-    ):
-        durations.setdefault(step.n, []).append((step.ended_at - step.started_at).total_seconds())  # type: ignore[operator]
-    return {n: max(0.0, median(values)) for n, values in durations.items()}
+Name = tuple[str, int]  # a step's English title, and how many of that title came before it in its job
+
+
+def _names(titles: Mapping[int, str]) -> dict[int, Name]:
+    """{step number: name}. Plans differ from job to job, so a number alone says nothing of what a step does."""
+    before: Counter[str] = Counter()
+    found = {}
+    for n in sorted(titles):
+        found[n] = (titles[n], before[titles[n]])
+        before[titles[n]] += 1
+    return found
+
+
+def usual_seconds(kind: str) -> dict[Name, float]:
+    """{name: median seconds} over the last succeeded jobs of the kind, without skipped steps. Two queries."""
+    jobs: dict[str, dict[int, Step]] = {}
+    for step in Step.objects.filter(attempt__in=_last_succeeded(kind)):
+        jobs.setdefault(step.attempt_id, {})[step.n] = step
+    durations: dict[Name, list[float]] = {}
+    for steps in jobs.values():
+        for n, name in _names({n: step.title_en for n, step in steps.items()}).items():
+            step = steps[n]
+            if step.state != "skipped" and step.started_at and step.ended_at:
+                durations.setdefault(name, []).append((step.ended_at - step.started_at).total_seconds())
+    return {name: max(0.0, median(values)) for name, values in durations.items()}
 
 
 def usual_total(kind: str) -> float | None:

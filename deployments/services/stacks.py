@@ -69,6 +69,7 @@ class Row:
 
     pk: int
     name: str
+    is_local: bool
     simulated: bool
     wished: str
     has: Installed
@@ -83,12 +84,12 @@ def rows() -> list[Row]:
     """Every server, by name. One query."""
     known = catalogue()
     found = Server.objects.present().order_by("name").annotate(text=Cast("facts", TextField()))
-    listed = list(found.values_list("pk", "name", "simulated", "wished_stack", "text", "family"))
+    listed = list(found.values_list("pk", "name", "is_local", "simulated", "wished_stack", "text", "family"))
     if len(_read_before) > 2 * len(listed) + 100:
         _read_before.clear()
     return [
-        Row(pk, name, simulated, wished, *_read_text(pk, text, family, known))
-        for pk, name, simulated, wished, text, family in listed
+        Row(pk, name, is_local, simulated, wished, *_read_text(pk, text, family, known))
+        for pk, name, is_local, simulated, wished, text, family in listed
     ]
 
 
@@ -107,7 +108,9 @@ def _read(facts: Any, family: str, known: Catalogue) -> Installed:
 
 def row_of(server: Server) -> Row:
     has = _read(server.facts, server.family, catalogue())
-    return Row(server.pk, server.name, server.simulated, server.wished_stack, has, installed.alike(has))
+    return Row(
+        server.pk, server.name, server.is_local, server.simulated, server.wished_stack, has, installed.alike(has)
+    )
 
 
 # ---------- verdicts ----------

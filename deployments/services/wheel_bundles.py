@@ -10,7 +10,7 @@ from django.conf import settings
 from django.utils.translation import gettext as _
 
 from console.errors import NotFound
-from deployments.stacks.bundles import MANIFEST, WHEELS, BadBundle, read_manifest
+from deployments.stacks.bundles import MANIFEST, WHEELS, BadBundle, glibc_of, read_manifest
 
 PACKAGES = "packages"  # of the vendor, beside the wheels
 
@@ -34,6 +34,11 @@ class Kept:
     @property
     def packages(self) -> Path:
         return folder() / self.name / PACKAGES
+
+    @property
+    def glibc(self) -> str:
+        """The oldest that its wheels run with, '' where none asks for one."""
+        return glibc_of(self.manifest["files"])
 
     @property
     def package_names(self) -> list[str]:

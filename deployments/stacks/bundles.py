@@ -154,6 +154,22 @@ def _fits(tags: tuple[str, str, str], arch: str, python: str) -> bool:
     return False
 
 
+OLDER_TAGS = {"manylinux1": 5, "manylinux2010": 12, "manylinux2014": 17}
+
+
+def glibc_of(files: Iterable[str]) -> str:
+    """The oldest glibc that takes every one of these wheels, `2.34`; '' where none of them asks for one."""
+    least = max((_glibc_minor(name.removesuffix(".whl").rpartition("-")[2]) for name in files), default=0)
+    return f"2.{least}" if least else ""
+
+
+def _glibc_minor(platforms: str) -> int:
+    """28 of `manylinux_2_28_x86_64.manylinux_2_31_x86_64`: a wheel is taken where any of its tags fits."""
+    found = [int(minor) for minor in re.findall(r"manylinux_2_(\d{1,3})_", platforms)]
+    found += [minor for tag, minor in OLDER_TAGS.items() if f"{tag}_" in platforms]
+    return min(found, default=0)
+
+
 def _check_rows(rows: Any, names: "re.Pattern[str]", what: str, most: int) -> None:
     """{name: {size, sha256}}. Raises BadBundle."""
     if not isinstance(rows, dict) or not rows or len(rows) > most:

@@ -17,7 +17,8 @@ from deployments.stacks.versions import at_least, fits, key, same
 from deployments.steps import PYTHON, Evidence, Text, python_module
 
 WHEELS = "wheels"  # of a bundle, in the stack's folder
-QUIET = ("--no-input", "--progress-bar", "off")  # a bar on no terminal tells nothing; each package has its line
+# A bar on no terminal tells nothing: each package has its line. Nobody is to follow a hint to upgrade pip.
+QUIET = ("--no-input", "--disable-pip-version-check", "--progress-bar", "off")
 PATIENCE = ("--timeout", "30", "--retries", "2")  # an index that hangs is given up after a minute and a half
 CPU_INDEXES = ("https://download.pytorch.org/whl/cpu",)  # PyPI's torch for x86_64 wants CUDA
 PACKAGES = ("torch", "torch_npu", "vllm", "vllm_ascend")

@@ -75,3 +75,9 @@ def gigabytes(value: float | None) -> str:
     if value is None:
         return "—"
     return f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+@register.filter
+def gib(mb: float | None) -> str:
+    """MiB as GiB."""
+    return "—" if mb is None else f"{mb / 1024:,.1f}"

@@ -33,6 +33,7 @@ PAGES = (
     ("monitoring:alert-list", "alert", "alerts 告警 gaojing"),
     ("deployments:model-list", "model", "models artifacts 模型 moxing"),
     ("deployments:model-catalogue", "columns", "model catalogue 模型目录 moxingmulu"),
+    ("deployments:serving-plan", "deployment", "plan fit serving 规划 部署规划 guihua"),
     ("monitoring:stack-list", "stack", "stacks 软件栈 ruanjianzhan"),
 )
 
@@ -42,6 +43,7 @@ def _pages(word: str) -> list[dict[str, str]]:
         "fleet": gettext("Fleet"), "server": gettext("Servers"), "job": gettext("Jobs"), "table": gettext("Batches"),
         "alert": gettext("Alerts"), "queue": gettext("Queues"), "stack": gettext("Stacks"), "link": gettext("Agents"),
         "report": gettext("Campaigns"), "model": gettext("Models"), "columns": gettext("Model catalogue"),
+        "deployment": gettext("Plan for serving"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 

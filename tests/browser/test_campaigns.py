@@ -27,7 +27,7 @@ def run(console, attempt, state="succeeded", steps=10):
     console.send(
         attempt=attempt, records=[["v", json.dumps({"e": "started", "attempt": attempt, "pid": 1, "host": "h"})]]
     )
-    title = ["装软件包", "Install the packages"]
+    title = ["写 activate 文件", "Write the activate file"]  # as the plan calls one: a card counts those
     begun = [["v", json.dumps({"e": "step", "n": n, "of": steps, "title": title, "argv": ["true"]})] for n in (1, 2, 3)]
     console.send(attempt=attempt, records=begun)
     ended = {"e": "ended", "state": state, "exit": 0, "reason": None}

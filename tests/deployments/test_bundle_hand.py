@@ -219,6 +219,17 @@ def test_a_bundle_for_another_server_is_refused(kept, server, told, stack, said)
         installs.options_for(server, {"bundle": kept.name}, stacks.find(stack))
 
 
+def test_a_bundle_whose_wheels_need_a_newer_glibc_is_refused(kept, server, monkeypatch):
+    for least, refused in (("2.39", True), ("2.38", False), ("", False)):
+        monkeypatch.setattr(wheel_bundles.Kept, "glibc", least)
+        if refused:
+            with pytest.raises(Conflict, match=r"need glibc 2\.39, and kp-1 has 2\.38") as told:
+                installs.options_for(server, {"bundle": kept.name}, stacks.find(STACK))
+            assert "--glibc 2.38" in told.value.do
+        else:
+            assert installs.options_for(server, {"bundle": kept.name}, stacks.find(STACK)).python == "3.12.7"
+
+
 def test_the_plan_fetches_what_the_bundle_holds_and_asks_for_nothing_by_hand(kept, server):
     stack = stacks.find(STACK)
     found = installs.plan_of(server, stack, installs.options_for(server, {"bundle": kept.name}, stack))

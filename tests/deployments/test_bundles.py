@@ -121,6 +121,37 @@ def test_for_another_machine_pip_is_asked_for_its_wheels_alone(tmp_path):
     assert [name for name, _fetch in fetch.layers()] == ["vllm", "vllm-requirements", "vllm-ascend", "triton-ascend"]
 
 
+def test_an_older_glibc_is_asked_for_and_no_newer_wheel_is_taken(tmp_path):
+    argv = bundle_fetch._for_whom(bundle_fetch.Target("aarch64", "3.12", glibc="2.28"))
+    asked = [f"manylinux_2_{minor}_aarch64" in argv for minor in (17, 24, 28, 29, 34)]
+    assert asked == [True, True, True, False, False]
+    house, out = tmp_path / "wheels", tmp_path / "out"
+    tiny_wheels.make(house)
+    (made,) = house.glob("torch-*")
+    made.rename(house / "torch-2.13.0-cp38-abi3-manylinux_2_31_x86_64.whl")
+    words = ["make", STACK, "--arch", "x86_64", "--python", "3.11", "--wheels", str(house), "--no-index"]
+    with pytest.raises(CommandError, match="is not complete: 1 of its"):
+        call_command("bundle", *words, "--out", str(out), "--glibc", "2.28")
+    call_command("bundle", *words, "--out", str(tmp_path / "newer"), "--glibc", "2.31")
+    for bad in ("2.5", "3.1", "2.x", "2.²"):
+        with pytest.raises(CommandError, match=r"no glibc of 2\.17 or newer"):
+            call_command("bundle", *words, "--out", str(out), "--glibc", bad)
+
+
+@pytest.mark.parametrize(
+    ("names", "least"),
+    [
+        (["a-1-py3-none-any.whl"], ""),
+        (["a-1-cp311-abi3-manylinux_2_34_x86_64.whl", "b-1-cp311-cp311-manylinux2014_x86_64.whl"], "2.34"),
+        (["a-1-cp311-cp311-manylinux_2_26_x86_64.manylinux_2_28_x86_64.whl"], "2.26"),
+        (["a-1-cp311-cp311-manylinux1_x86_64.manylinux_2_28_x86_64.manylinux_2_5_x86_64.whl"], "2.5"),
+        (["a-1-cp311-cp311-linux_x86_64.whl", "b-1-cp311-cp311-manylinux2010_x86_64.whl"], "2.12"),
+    ],
+)
+def test_wheels_say_which_glibc_they_need(names, least):
+    assert bundles.glibc_of(names) == least
+
+
 # ---------- damaged and hostile ones ----------
 
 

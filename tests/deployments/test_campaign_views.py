@@ -13,7 +13,7 @@ from django.utils import timezone, translation
 from console.errors import NotFound
 from console.models import ApiToken, User
 from deployments import topics
-from deployments.models import Batch, Campaign, Job, Server
+from deployments.models import Attempt, Batch, Campaign, Job, Server
 from deployments.services import batches, campaigns, selection, stacks
 from deployments.services.campaign_rings import Order
 from tests.deployments.campaign_bench import (
@@ -74,6 +74,9 @@ def test_the_form_shows_what_it_does_and_asks_for_exactly_that(page, operator):
     browser = page(operator)
     shown = browser.get("/campaigns/new", form())
     assert "It will run on 3 servers" in text(shown) and "riscv64" in text(shown) and "1 is left out" in text(shown)
+    assert '<option value="">by hand, when it suits</option>' in text(shown)
+    assert '<option value="window">by itself, within a span of time</option>' in text(shown)
+    assert "wheels: its wheel without torch" in text(shown) and "manage.py bundle list" in text(shown)
     late = browser.post("/campaigns/new", form(seen="other"))
     assert late.status_code == 409 and not Campaign.objects.exists()
     told(Server.objects.get(name="kp-000"), **THERE)
@@ -164,6 +167,20 @@ def test_the_board_shows_rings_versions_and_what_is_held_back(page, operator, se
     assert "html" in browser.get(f"/campaigns/{campaign.pk}/", headers={"Accept": "application/json"}).json()
     assert browser.get("/campaigns/9999/").status_code == 404
     assert browser.get("/campaigns/99999999999999999999/").status_code == 404
+
+
+def test_a_card_counts_the_steps_that_run_and_not_those_that_are_satisfied(page, operator, second):
+    make_servers(1)
+    campaign = campaigns.approve(ask_for(operator), by=second, seen=Campaign.objects.get().digest)
+    (job,) = under_way(campaign)
+    titles = [step["title"][1] for step in campaign.plans.get().steps]
+    first = job.attempts.get()
+    again = Attempt.objects.create(pk=f"a{job.pk}-2-x", job=job, n=2, state="running")
+    for attempt, begun in ((first, titles), (again, ["Satisfied", titles[0], "Satisfied too", titles[1]])):
+        for n, title in enumerate(begun, start=1):
+            attempt.steps.create(n=n, title_en=title)
+    Job.objects.filter(pk=job.pk).update(state="running")
+    assert f"1 of {len(titles)} steps" in text(page(second).get(f"/campaigns/{campaign.pk}/"))
 
 
 def seen_held(shown):

@@ -10,7 +10,7 @@ import tarfile
 import pytest
 
 from deployments.services import bundle
-from deployments.stacks import activate, cann_layer, room, without_cuda
+from deployments.stacks import activate, cann_layer, remove, room, without_cuda
 from tests.conftest import ROOT
 
 METADATA = """Metadata-Version: 2.4
@@ -121,6 +121,20 @@ def test_something_else_called_current_is_left_alone(stack, capsys):
     (stack.parent / "current").mkdir()
     assert activate.main(["use", str(stack)]) == 1
     assert "no link" in capsys.readouterr().err and (stack.parent / "current").is_dir()
+
+
+def test_a_stack_is_deleted_with_words_on_the_way_and_no_link_is_followed(stack, tmp_path, capsys, monkeypatch):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("kept")
+    (stack / "venv/lib").symlink_to(outside)
+    (stack / "venv/one").symlink_to(outside / "kept")
+    (stack.parent / "current").symlink_to(stack.name)
+    monkeypatch.setattr(remove, "TELL_S", 0.0)
+    assert remove.main([str(stack)]) == 0
+    said = capsys.readouterr().out
+    assert "1 files deleted" in said and f"{stack} is gone" in said and "current points to no stack" in said
+    assert list(stack.parent.iterdir()) == [] and (outside / "kept").read_text() == "kept"
 
 
 @pytest.mark.parametrize("arguments", [[], ["use"], ["write"], ["remove", "/x"], ["use", "/x", "/y"]])

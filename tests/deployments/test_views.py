@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from deployments import ingest
 from deployments.models import Attempt, Job, JobState, Server
+from deployments.services import job_page
 from tests.answers import whole
 
 ITEM = {
@@ -221,10 +222,27 @@ def test_bars_compare_with_the_usual_duration(as_operator, server, attempt):
     for seconds in (10, 20, 30):
         job = Job.objects.create(server=server, kind="check", state="succeeded", not_after=now)
         run = Attempt.objects.create(pk=f"a{job.pk}-1-x", job=job, n=1, state="succeeded")
-        run.steps.create(n=1, started_at=now, ended_at=now + timedelta(seconds=seconds), state="succeeded")
+        end = now + timedelta(seconds=seconds)
+        run.steps.create(n=1, title_en="Check the system", started_at=now, ended_at=end, state="succeeded")
     page = as_operator.get(f"/jobs/{attempt.job_id}/").content.decode()
     assert "usually 20 s" in page
     assert "Usually takes 20 s." in as_operator.get("/jobs/new").content.decode()
+
+
+def test_a_usual_duration_belongs_to_what_a_step_does_and_not_to_its_number(server):
+    now = timezone.now()
+    job = Job.objects.create(server=server, kind="check", state="succeeded", not_after=now)
+    run = Attempt.objects.create(pk=f"a{job.pk}-1-x", job=job, n=1, state="succeeded")
+    made = [("Make", 1, "succeeded"), ("Fetch", 60, "succeeded"), ("Fetch", 30, "succeeded"), ("Look", 0, "skipped")]
+    for n, (title, seconds, state) in enumerate(made, start=1):
+        end = now + timedelta(seconds=seconds)
+        run.steps.create(n=n, title_en=title, started_at=now, ended_at=end, state=state)
+    assert job_page.usual_seconds("check") == {("Make", 0): 1, ("Fetch", 0): 60, ("Fetch", 1): 30}
+    other = Attempt.objects.create(pk=f"a{job.pk}-2-x", job=job, n=2, state="running")
+    for n, title in enumerate(["Fetch", "Look", "Fetch", "New"], start=1):
+        other.steps.create(n=n, title_en=title, started_at=now)
+    rows = {row.n: row.usual_s for row in job_page.step_rows(other, job) if row.n <= 4}
+    assert rows == {1: 60, 2: None, 3: 30, 4: None}
 
 
 def test_an_unknown_job_or_attempt_is_answered_in_words(as_operator, attempt):

@@ -65,7 +65,9 @@ def test_the_cpu_stack_from_an_index_and_back(installed, operator, host):
     older = root / "cpu-0.1"
     assert host.run(f"mkdir -p {older}/venv/bin && ln -s {root}/{STACK}/venv/bin/python {older}/venv/bin/python3.11 && "
                     f"cp {root}/{STACK}/activate {older}/activate").returncode == 0  # fmt: skip
+    began = time.monotonic()
     assert ended("install")["state"] == "succeeded"  # and the agent tells of what lies there
+    second = min(second, time.monotonic() - began)  # others may have worked on this machine in one of the two
     until(lambda: "cpu-0.1" in browser.get(f"/stacks/{STACK}/plan/kp-60/"), 120, 0.5)
     began = time.monotonic()
     assert ended("rollback", "cpu-0.1")["state"] == "succeeded"

@@ -97,6 +97,14 @@ def test_a_stack_says_what_it_is_to_each_server(signed_in, fleet):
     assert "kp-old" in only and "kp-reach" not in only
 
 
+def test_the_consoles_own_machine_is_the_first_and_marked(signed_in, fleet):
+    Server.objects.create(name="zz-own", is_local=True, facts=facts("A2", pci=[], arch="x86_64"))
+    page = signed_in("operator").get("/stacks/cpu-0.32.0/").content.decode()
+    assert page.count(">this machine<") == 1 and 0 < page.index("zz-own") < page.index(">this machine<")
+    assert page.index(">this machine<") < page.index("kp-reach") and ">Images<" not in page
+    assert ">Images<" in signed_in("viewer").get(f"/stacks/{DEFAULT}/").content.decode()
+
+
 @pytest.mark.parametrize("name", ["nothing", "a" * 300, "%3Cb%3E", "wish"])
 def test_a_stack_that_is_none_is_answered_in_words(signed_in, name):
     for path in (f"/stacks/{name}/", f"/stacks/{name}/plan/kp-1/"):
@@ -157,6 +165,18 @@ def asked_for(page):
     """Names of the fields of the choices."""
     form = page.partition('aria-labelledby="choices-title"')[2].partition("</form>")[0]
     return set(re.findall(r'<(?:select|input)[^>]* name="(\w+)"', form))
+
+
+def test_the_cpu_stack_asks_for_nothing_that_only_npus_have(signed_in):
+    server("kp-1", **PAIRED)
+    asked = ["route", "driver", "firmware", "restart", "window", "cann", "layering", "registry", "image_archive"]
+    for stack, there in (("cpu-0.32.0", False), (DEFAULT, True)):
+        page = signed_in("viewer").get(f"/stacks/{stack}/plan/kp-1/").content.decode()
+        assert [f'name="{name}"' in page for name in asked] == [there] * len(asked), stack
+        assert ("a process is on the NPU" in page) is there
+        assert all(f'name="{name}"' in page for name in ("wheelhouse", "index", "extra_index", "smoke_model"))
+        heads = [part.partition("</h2>")[0] for part in page.split("<h2>")]
+        assert ("CANN" in heads) is there
 
 
 def test_text_of_servers_is_escaped(signed_in):

@@ -35,6 +35,14 @@ def size(text: str) -> int:
     return count
 
 
+def glibc(text: str) -> str:
+    """`2.28`, as it was given."""
+    found = re.fullmatch(r"2\.(\d{1,2})", text, re.ASCII)
+    if not found or not bundle_fetch.OLDEST_GLIBC <= int(found[1]) <= 99:
+        raise ArgumentTypeError(f"“{text}” is no glibc of 2.{bundle_fetch.OLDEST_GLIBC} or newer, such as 2.28")
+    return text
+
+
 class Command(BaseCommand):
     help = "Offline bundles: made where an index is reached, carried over, imported, and handed to servers."
     requires_system_checks: list[str] = []
@@ -43,8 +51,9 @@ class Command(BaseCommand):
         verbs = parser.add_subparsers(dest="verb", required=True)
         make = verbs.add_parser("make", help="Fetch the wheels of a stack and pack them.")
         make.add_argument("stack", help="name of the stack: manage.py stacks")
-        make.add_argument("--arch", choices=sorted(bundle_fetch.GLIBC), default=platform.machine())
+        make.add_argument("--arch", choices=bundle_fetch.ARCHES, default=platform.machine())
         make.add_argument("--python", default="", metavar="3.11", help="of the servers; by default one with wheels")
+        make.add_argument("--glibc", type=glibc, metavar="2.28", help="of the oldest of the servers")
         make.add_argument("--out", type=Path, default=Path(), help="folder in which the bundle's own is made")
         make.add_argument("--split", type=size, default=0, metavar="2G", help="parts of at most this size")
         make.add_argument("--index", default="", help="address of the index, in place of the public one")
@@ -81,7 +90,7 @@ class Command(BaseCommand):
         target = bundle_fetch.Target(
             given["arch"], bundle_make.python_for(stack, given["python"]), given["index"] or settings.PACKAGE_INDEX,
             tuple(given["extra_index"] or settings.PACKAGE_EXTRA_INDEX.split()), given["wheels"], given["no_index"],
-            package_sources.logins(), package_sources.authorities(),
+            package_sources.logins(), package_sources.authorities(), given["glibc"] or "",
         )  # fmt: skip
         say = self.stdout.write
         made = bundle_make.make(stack, stacks.catalogue(), target, given["out"], split=given["split"], say=say)

@@ -1,0 +1,86 @@
+"""The page that plans how a model may be served."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from console.errors import ConsoleError
+from deployments.models import Artifact, Server
+from deployments.services import model_catalogue, serving_plans
+from deployments.serving import limits, planner
+from deployments.serving.planner import Plan
+from deployments.serving.spec import kv_bytes_per_token
+from deployments.steps import Text
+
+PARTS: dict[str, Text] = {
+    "weights": Text("权重", "Weights"),
+    "kv": Text("KV 缓存", "KV cache"),
+    "activations": Text("激活", "Activations"),
+    "graphs": Text("图", "Graphs"),
+    "hccl": Text("HCCL 缓冲", "HCCL buffers"),
+    "runtime": Text("运行时", "Runtime"),
+    "reserve": Text("留空", "Left free"),
+    "invisible": Text("驱动与固件", "Driver and firmware"),
+}
+FIELDS = (
+    "model", "server", "chip", "hbm_mb", "npus", "group", "max_model_len", "concurrency", "quant", "dtype",
+    "utilization",
+)  # fmt: skip
+MOST_NAMES = 500
+
+
+@require_GET
+def serving_plan(request: HttpRequest) -> HttpResponse:
+    given = {name: request.GET.get(name, "")[:200] for name in FIELDS}
+    context: dict[str, Any] = {
+        "given": given,
+        "models": names(),
+        "servers": Server.objects.present().filter(npus__isnull=False).distinct()[:2000],
+        "quants": serving_plans.QUANTS,
+        "dtypes": serving_plans.DTYPES,
+    }
+    if given["model"]:
+        try:
+            asked = serving_plans.ask(given)
+        except ConsoleError as error:
+            context["refusal"] = error
+        else:
+            found = serving_plans.answer(asked)
+            context |= {
+                "asked": asked,
+                "kv_bytes": round(kv_bytes_per_token(asked.spec)),
+                "plans": [shown(plan) for plan in found.plans],
+                "refusals": found.refusals,
+            }
+    return render(request, "deployments/serving_plan.html", context)
+
+
+def names() -> list[str]:
+    """What the field of the model suggests: those that lie here first."""
+    here = Artifact.objects.filter(format__in=("hf", "quantized")).order_by("simulated", "name")
+    return [*dict.fromkeys([*here.values_list("name", flat=True)[:MOST_NAMES], *model_catalogue.models().rows])]
+
+
+def shown(plan: Plan) -> dict[str, Any]:
+    return {
+        "goals": [planner.GOALS[goal] for goal in plan.goals],
+        "way": limits.words(plan.engine),
+        "plan": plan,
+        "rects": rects(plan),
+        "command": ["vllm", "serve", "MODEL", *plan.flags],
+    }
+
+
+def rects(plan: Plan) -> list[dict[str, Any]]:
+    """The parts of the memory as a stacked bar of 100 units."""
+    made: list[dict[str, Any]] = []
+    at = 0.0
+    for name, mb in plan.memory.parts():
+        percent = 100 * mb / plan.memory.total
+        if mb >= 1:
+            place = {"x": f"{at:.3f}", "width": f"{percent:.3f}"}
+            made.append({"name": name, "title": PARTS[name], "gib": mb / 1024, "percent": percent, **place})
+        at += percent
+    return made
