@@ -1,6 +1,9 @@
 """Last words of the tools that are known mean something, and help."""
 
+import json
+import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +58,22 @@ def test_a_healthy_run_means_nothing():
 
 def test_every_pattern_can_be_read():
     assert all(re.compile(pattern) for means in (MODELSLIM, ATC, LITE) for pattern, _words in means)
+
+
+@pytest.mark.skipif(not os.environ.get("CORPUS_DIR"), reason="CORPUS_DIR names no real captures")
+def test_real_captures_mean_something_where_they_failed():
+    corpus = Path(os.environ["CORPUS_DIR"])
+    for path in sorted((corpus / "msmodelslim-cpu").glob("*.log")):
+        assert (meaning(MODELSLIM, path.read_bytes()) is not None) == path.name.startswith("fail-"), path.name
+    for row in map(json.loads, (corpus / "failures.jsonl").read_text(encoding="utf-8").splitlines()):
+        if row["id"].startswith("atc-"):
+            assert meaning(ATC, row["log"].encode()), row["id"]
+        elif row["id"].startswith("msmodelslim-"):
+            assert meaning(MODELSLIM, row["log"].encode()), row["id"]
+
+
+def meaning(means, data):
+    heard = Heard(Step(Text("", ""), [], means=means))
+    for at in range(0, len(data), 4096):
+        heard.feed(1, data[at : at + 4096])
+    return heard.meaning

@@ -300,3 +300,20 @@ def test_who_ends_the_step_ends_the_tool(bench):
     os.killpg(process.pid, signal.SIGINT)
     _output, errors = process.communicate(timeout=30)  # both pipes end only when the tool has ended
     assert process.returncode != 0 and b"KeyboardInterrupt" in errors and b"deployments" not in errors, errors
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_a_disk_that_fills_halfway_leaves_nothing(bench):
+    disk = bench.folder / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=280m", "none", str(disk)], check=True)
+    try:
+        bench.tool.mode("fills")
+        ran = bench.run(target=str(disk / "out"))
+        assert ran == [("take", 0), ("run", 1), ("tidy", 0)] and "No space left" in bench.output
+        assert list(disk.iterdir()) == [] and bench.told() == []
+        assert bench.content(bench.source) == bench.before
+        (disk / "ballast").write_bytes(bytes(200_000_000))
+        assert bench.run(target=str(disk / "out"))[0] == ("take", 1) and "Make room" in bench.reason
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -235,6 +235,22 @@ def test_weights_are_converted_by_the_tool_of_the_stack(ready, operator):
     assert Path(job.params["tools"]).name == "msmodelslim"
 
 
+def test_the_form_of_a_job_answers_a_line_of_the_guide(ready, operator, client):
+    client.force_login(operator)
+    line = "export(ms_model, file_name='deepseek.om', file_format='MINDIR')"
+    sent = {
+        "server": ready.name,
+        "kind": "convert",
+        "full": "1",
+        "p-model": MODEL,
+        "p-target": "/data/om",
+        "p-how": line,
+    }
+    page = client.post("/jobs/new", sent)
+    assert page.status_code == 422 and not Job.objects.exists()
+    assert "onnx_om" in page.text and "deepseek.om" in page.text
+
+
 # ---------- the page ----------
 
 

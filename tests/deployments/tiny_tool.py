@@ -22,6 +22,10 @@ if mode == "asks":
 if mode == "hangs":
     print("it hangs", flush=True)
     time.sleep(600)
+if mode == "fills":
+    with (out / "quant_model_weights.safetensors").open("wb") as file:
+        while True:
+            file.write(bytes(1 << 20))
 if mode == "killed":
     os.kill(os.getpid(), 9)
 if mode.startswith("says "):
