@@ -76,7 +76,7 @@ def test_the_form_shows_what_it_does_and_asks_for_exactly_that(page, operator):
     assert "It will run on 3 servers" in text(shown) and "riscv64" in text(shown) and "1 is left out" in text(shown)
     assert '<option value="">by hand, when it suits</option>' in text(shown)
     assert '<option value="window">by itself, within a span of time</option>' in text(shown)
-    assert "wheels: its wheel without torch" in text(shown) and "manage.py bundle list" in text(shown)
+    assert "its wheel, without its torch" in text(shown) and "manage.py bundle list" in text(shown)
     late = browser.post("/campaigns/new", form(seen="other"))
     assert late.status_code == 409 and not Campaign.objects.exists()
     told(Server.objects.get(name="kp-000"), **THERE)
