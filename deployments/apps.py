@@ -7,4 +7,12 @@ class DeploymentsConfig(AppConfig):
     def ready(self) -> None:
         # They say how their kinds are filled in, when a wave of a campaign may begin, and take what jobs tell: in every
         # process.
-        from deployments.services import artifacts, campaigns, installs, model_delete, resets  # noqa: F401
+        from deployments.services import (  # noqa: F401
+            artifacts,
+            campaigns,
+            converting,
+            installs,
+            model_delete,
+            quantizing,
+            resets,
+        )  # fmt: skip
