@@ -10,9 +10,11 @@ class DeploymentsConfig(AppConfig):
         from deployments.services import (  # noqa: F401
             artifacts,
             campaigns,
+            converting,
             evaluating,
             evaluations,
             installs,
             model_delete,
+            quantizing,
             resets,
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deployments.agent.tools import Output
-from deployments.demo import acts_env, acts_evaluate, acts_host, acts_models
+from deployments.demo import acts_env, acts_evaluate, acts_host, acts_models, acts_quantize
 from deployments.demo.scene import DONE, Act, Ended, Scene
 from deployments.demo.telemetry import MemoryHost
 from deployments.stacks.cann_layer import WITH_ENV
@@ -61,6 +61,8 @@ def _program(words: list[str], step: Step, scene: Scene, fault: str) -> Act:
         return acts_env.container(scene, words, step.reads.value if step.reads else "")
     if words[:2] == ["python", "-c"]:
         return acts_env.try_python(scene, _stack_of(step), words[2])
+    if words[:1] and words[0] in ("atc", "converter_lite"):
+        return acts_quantize.graph(words)
     if words[:1] and words[0].endswith("/bin/msmodelslim"):
         return _said("usage: msmodelslim [-h] {quant,analyze} ...")
     return _unknown(words)
@@ -108,6 +110,8 @@ def _module(name: str, words: list[str], scene: Scene, held: str) -> Act:
         "deployments.agent.wheels": lambda: acts_env.fetch_wheels(scene, words[0], words[2]),
         "deployments.kinds.check_probes": lambda: acts_env.probes(words[0], host_of(scene)),
         "deployments.agent.holders": lambda: acts_host.holders(scene),
+        "deployments.artifacts.quantize": lambda: acts_quantize.of(scene, words),
+        "deployments.artifacts.convert": lambda: acts_quantize.convert(scene, words),
         "deployments.artifacts.scan": lambda: acts_models.scan(scene, words),
         "deployments.artifacts.remove": lambda: acts_models.remove(scene, *words),
         f"{OWN}window": lambda: _said(f"simulated: it is within {words[0]} at once"),
@@ -116,6 +120,8 @@ def _module(name: str, words: list[str], scene: Scene, held: str) -> Act:
     if name == f"{OWN}activate":
         if words[0] == "use":
             return acts_env.use(scene, words[1])
+        if words[0] == "again":
+            return acts_env.activate_again(scene, words[1])
         return acts_env.write_activate(scene, words[1], words[2:])
     return acted[name]() if name in acted else _skipped([name, *words])
 

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from tests.browser.seeded_artifacts import model_told, models, no_models
 from tests.browser.seeded_evaluations import evaluated
+from tests.browser.seeding_quantize import quantizable
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
@@ -364,7 +365,7 @@ ALL = (
     bus_ids, user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many,
     remove, evaluated,
     batch, newest_attempts, joining, join_step, join_many, looked, ended, campaign, tells, held_back,
-    reset, told, models, model_told, no_models,
+    reset, told, models, model_told, no_models, quantizable,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in ALL}
 
