@@ -16,6 +16,7 @@ from deployments.agent_api import router as agent_router
 from deployments.asked import Strict, find_server, user_of
 from deployments.batch_api import router as batch_router
 from deployments.campaign_api import router as campaign_router
+from deployments.evaluation_api import router as evaluation_router
 from deployments.guard_api import router as guard_router
 from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
@@ -32,6 +33,7 @@ router.add_router("", inventory_router)
 router.add_router("", agent_router)
 router.add_router("", guard_router)
 router.add_router("", host_router)
+router.add_router("", evaluation_router)
 router.add_router("", quantize_router)
 router.add_router("", model_router)
 router.add_router("", serving_router)

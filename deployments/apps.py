@@ -11,8 +11,10 @@ class DeploymentsConfig(AppConfig):
             artifacts,
             campaigns,
             converting,
+            evaluating,
+            evaluations,
             installs,
             model_delete,
             quantizing,
             resets,
-        )  # fmt: skip
+        )

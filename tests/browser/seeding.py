@@ -12,6 +12,7 @@ import zlib
 from datetime import timedelta
 
 from tests.browser.seeded_artifacts import model_told, models, no_models
+from tests.browser.seeded_evaluations import evaluated
 from tests.browser.seeding_quantize import quantizable
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
@@ -362,7 +363,7 @@ def bus_ids(name):
 
 ALL = (
     bus_ids, user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many,
-    remove,
+    remove, evaluated,
     batch, newest_attempts, joining, join_step, join_many, looked, ended, campaign, tells, held_back,
     reset, told, models, model_told, no_models, quantizable,
 )  # fmt: skip
