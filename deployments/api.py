@@ -16,12 +16,17 @@ from deployments.agent_api import router as agent_router
 from deployments.asked import Strict, find_server, user_of
 from deployments.batch_api import router as batch_router
 from deployments.campaign_api import router as campaign_router
+from deployments.evaluation_api import router as evaluation_router
 from deployments.guard_api import router as guard_router
 from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
 from deployments.model_api import router as model_router
 from deployments.models import Attempt, Job, JobState
+<<<<<<< HEAD
 from deployments.models_in_api import router as models_in_router
+=======
+from deployments.quantize_api import router as quantize_router
+>>>>>>> main
 from deployments.services import approvals, approving, jobs, logs, package_sources, stacks, waiting, wheel_bundles
 from deployments.serving_api import router as serving_router
 
@@ -32,6 +37,8 @@ router.add_router("", inventory_router)
 router.add_router("", agent_router)
 router.add_router("", guard_router)
 router.add_router("", host_router)
+router.add_router("", evaluation_router)
+router.add_router("", quantize_router)
 router.add_router("", model_router)
 router.add_router("", models_in_router)
 router.add_router("", serving_router)

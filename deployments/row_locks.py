@@ -7,7 +7,7 @@ who only writes a row that points to the server, an entry of its history for ins
 
 from collections.abc import Iterable
 
-from deployments.models import Job, Server
+from deployments.models import Artifact, Job, Server
 
 
 def lock_server(pk: int) -> Server:
@@ -33,3 +33,8 @@ def lock_job(pk: int) -> Job:
     job = Job.objects.select_for_update(no_key=True, of=("self",)).select_related("requester").get(pk=pk)
     job.server = server
     return job
+
+
+def lock_artifact(pk: int) -> Artifact:
+    """The artifact's row as it is now, locked after every server's. Raises Artifact.DoesNotExist."""
+    return Artifact.objects.select_for_update(no_key=True).get(pk=pk)

@@ -7,6 +7,7 @@ from deployments.views import (
     campaign_pages,
     cleanup,
     drivers,
+    evaluation_pages,
     job_changes,
     job_detail,
     job_list,
@@ -15,7 +16,11 @@ from deployments.views import (
     joining,
     model_changes,
     model_pages,
+<<<<<<< HEAD
     models_in,
+=======
+    quantizing,
+>>>>>>> main
     queue_pages,
     server_inventory,
     server_switches,
@@ -65,6 +70,7 @@ urlpatterns = [
     path("filters/", servers_edit.filter_save, name="filter-save"),
     path("filters/<int:pk>/delete", servers_edit.filter_delete, name="filter-delete"),
     path("servers/<slug:name>/cleanup", cleanup.server_cleanup, name="server-cleanup"),
+    path("models/quantize", quantizing.model_quantize, name="model-quantize"),
     path("servers/<slug:name>/leave", joining.server_leave, name="server-leave"),
     path("servers/agents/", agents.agent_list, name="server-agents"),
     path("servers/agents/upgrade", agents.agent_upgrade, name="server-agents-upgrade"),
@@ -113,6 +119,7 @@ urlpatterns = [
     path("stacks/<str:name>/install/<slug:server>/", stack_jobs.stack_install, name="stack-install"),
     path("stacks/<str:name>/rollback/<slug:server>/", stack_jobs.stack_rollback, name="stack-rollback"),
     path("stacks/<str:name>/uninstall/<slug:server>/", stack_jobs.stack_uninstall, name="stack-uninstall"),
+<<<<<<< HEAD
     path("models/download/", models_in.model_download, name="model-download"),
     path("models/download/<int:pk>/", models_in.model_look, name="model-look"),
     path("models/copy/", models_in.model_copy, name="model-copy"),
@@ -120,6 +127,14 @@ urlpatterns = [
     path("models/uploads/", models_in.upload_begin, name="upload-begin"),
     path("models/uploads/<str:upload>/<int:n>/<int:begin>", models_in.upload_piece, name="upload-piece"),
     path("models/uploads/<str:upload>/delete", models_in.upload_delete, name="upload-delete"),
+=======
+    path("models/evaluate", evaluation_pages.model_evaluate, name="model-evaluate"),
+    path("models/<int:pk>/promote", evaluation_pages.model_promote, name="model-promote"),
+    path("evaluations/<int:pk>/", evaluation_pages.evaluation_detail, name="evaluation-detail"),
+    path("evaluations/<int:pk>.json", evaluation_pages.evaluation_json, name="evaluation-json"),
+    path("evaluations/<int:pk>.csv", evaluation_pages.evaluation_csv, name="evaluation-csv"),
+    path("jobs/<int:pk>/evaluation", evaluation_pages.job_evaluation, name="job-evaluation"),
+>>>>>>> main
     path("packages/", drivers.package_list, name="stack-packages"),
     path("servers/<slug:name>/drivers/", drivers.server_drivers, name="server-drivers"),
     path("stacks/wish", stack_changes.stack_wish, name="stack-wish"),

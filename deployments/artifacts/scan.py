@@ -1,4 +1,4 @@
-"""`python -m deployments.artifacts.scan [--digests] [--] FOLDER…`: tell the console of every model in these folders."""
+"""`python -m deployments.artifacts.scan [--digests] [--known] [--] FOLDER…`: tell the console of all models in them."""
 
 import os
 import shutil
@@ -18,15 +18,15 @@ from deployments.steps import Text
 
 DEEPEST = 4
 MOST_FOLDERS = 200_000
+FLAGS = ("--digests", "--known", "--")
 
 
 def main(arguments: list[str]) -> int:
-    folders = [word for word in arguments if word not in ("--digests", "--")]
+    flags, folders = {word for word in arguments if word in FLAGS}, [word for word in arguments if word not in FLAGS]
     if not folders:
-        print("It takes: [--digests] [--] FOLDER….", file=sys.stderr)
+        print("It takes: [--digests] [--known] [--] FOLDER….", file=sys.stderr)
         return 2
-    many = len(folders) > 1
-    said = [scan(one, with_digests="--digests" in arguments, known=many) for one in folders]
+    said = [scan(one, with_digests="--digests" in flags, known="--known" in flags) for one in folders]
     return ended(next((problem for problem in said if problem != FINE), FINE))
 
 

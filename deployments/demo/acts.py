@@ -7,7 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deployments.agent.tools import Output
+<<<<<<< HEAD
 from deployments.demo import acts_env, acts_host, acts_models, acts_models_in
+=======
+from deployments.demo import acts_env, acts_evaluate, acts_host, acts_models, acts_quantize
+>>>>>>> main
 from deployments.demo.scene import DONE, Act, Ended, Scene
 from deployments.demo.telemetry import MemoryHost
 from deployments.stacks.cann_layer import WITH_ENV
@@ -51,6 +55,8 @@ def _program(words: list[str], step: Step, scene: Scene, fault: str) -> Act:
         return acts_env.make_venv(scene, words[0], words[-1], clear="--clear" in words)
     if words[1:3] == ["-m", "pip"]:
         return acts_env.pip(scene, words[0], words[3:], step, fault)
+    if words[:2] == [PYTHON, "-m"] and words[2] in acts_evaluate.NAMES:
+        return acts_evaluate.of(words[2], words[3:], step.env)
     if words[:2] == [PYTHON, "-m"]:
         return _module(words[2], words[3:], scene, step.env.get(HELD, ""))
     if words[:1] == ["npu-smi"]:
@@ -59,6 +65,8 @@ def _program(words: list[str], step: Step, scene: Scene, fault: str) -> Act:
         return acts_env.container(scene, words, step.reads.value if step.reads else "")
     if words[:2] == ["python", "-c"]:
         return acts_env.try_python(scene, _stack_of(step), words[2])
+    if words[:1] and words[0] in ("atc", "converter_lite"):
+        return acts_quantize.graph(words)
     if words[:1] and words[0].endswith("/bin/msmodelslim"):
         return _said("usage: msmodelslim [-h] {quant,analyze} ...")
     return _unknown(words)
@@ -106,6 +114,8 @@ def _module(name: str, words: list[str], scene: Scene, held: str) -> Act:
         "deployments.agent.wheels": lambda: acts_env.fetch_wheels(scene, words[0], words[2]),
         "deployments.kinds.check_probes": lambda: acts_env.probes(words[0], host_of(scene)),
         "deployments.agent.holders": lambda: acts_host.holders(scene),
+        "deployments.artifacts.quantize": lambda: acts_quantize.of(scene, words),
+        "deployments.artifacts.convert": lambda: acts_quantize.convert(scene, words),
         "deployments.artifacts.scan": lambda: acts_models.scan(scene, words),
         "deployments.artifacts.remove": lambda: acts_models.remove(scene, *words),
         "deployments.agent.models.sample": lambda: acts_models_in.make_sample(scene, *words),
@@ -117,6 +127,8 @@ def _module(name: str, words: list[str], scene: Scene, held: str) -> Act:
     if name == f"{OWN}activate":
         if words[0] == "use":
             return acts_env.use(scene, words[1])
+        if words[0] == "again":
+            return acts_env.activate_again(scene, words[1])
         return acts_env.write_activate(scene, words[1], words[2:])
     return acted[name]() if name in acted else _skipped([name, *words])
 

@@ -185,6 +185,15 @@ def write_activate(scene: Scene, folder: str, set_env: list[str]) -> Act:
     return DONE
 
 
+def activate_again(scene: Scene, folder: str) -> Act:
+    """What the stack's activate file reads of CANN stays; stacks that the fleet was made with have no such file yet."""
+    yield 0.2
+    rows = [line[2:].strip("'") for line in scene.read(f"{folder}/activate").splitlines() if line.startswith(". ")]
+    set_env = [row for row in rows if row != f"{folder}/venv/bin/activate"]
+    scene.change({f"{folder}/activate": activate.text(PurePosixPath(folder), set_env, tools=_has_tools(scene, folder))})
+    return DONE
+
+
 def _has_tools(scene: Scene, folder: str) -> bool:
     return scene.exists(f"{folder}/{activate.TOOLS}/bin/python")
 

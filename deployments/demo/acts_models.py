@@ -2,6 +2,7 @@
 
 from deployments.artifacts import paths
 from deployments.artifacts.progress import amount
+from deployments.artifacts.scan import FLAGS
 from deployments.demo import models
 from deployments.demo.scene import DONE, Act, Ended, Scene, Told
 from deployments.steps import Text
@@ -11,10 +12,9 @@ READ_S = 0.2  # for the headers of one model
 
 def scan(scene: Scene, words: list[str]) -> Act:
     """What deployments/artifacts/scan.py prints and tells."""
-    folders = [word for word in words if word not in ("--digests", "--")]
-    for folder in folders:
+    for folder in (word for word in words if word not in FLAGS):
         found = models.inside(scene, paths.tidy(folder))
-        if not found and len(folders) > 1:
+        if not found and "--known" in words:
             yield Told(told="artifact_gone", data={"path": paths.tidy(folder)})
             yield f"{folder}: 已经没有 gone"
             continue

@@ -13,7 +13,7 @@ from deployments.artifacts.read import Model, Problem
 from deployments.demo.scene import Scene
 from deployments.steps import Text
 
-FOLDER = "/data/models"
+FOLDER = "/opt/ascend-console/models"  # where consoles look unless told otherwise
 FILE = "simulated-model.json"
 # (folder's name, row of the catalogue, what it is, which third of the servers has it; None: each).
 FLEET = (
@@ -29,7 +29,7 @@ SHARD = 4e9
 
 def there(scene: Scene) -> dict[str, dict[str, Any]]:
     """{path: what a look at that folder tells (path, via, model, parent)}, in order."""
-    found = {one["path"]: one for one in _of_fleet(scene.made.index) if not _is_gone(scene, one["path"])}
+    found = {one["path"]: one for one in of_fleet(scene.made.index) if not _is_gone(scene, one["path"])}
     for name in scene.has.files:
         if name.endswith(f"/{FILE}"):
             told = _read(scene.has.files[name])
@@ -62,7 +62,7 @@ def _read(text: str) -> dict[str, Any] | None:
     return told if is_one else None
 
 
-def _of_fleet(index: int) -> list[dict[str, Any]]:
+def of_fleet(index: int) -> list[dict[str, Any]]:
     """Some of the fleet's models on each server, so that copies lie on many and no server has all."""
     return [_told(name, row, kind) for name, row, kind, third in FLEET if third in (None, index % 3)]
 

@@ -40,7 +40,16 @@ class Params:
         zh="更多目录",
         en="Further folders",
         default=[],
-        help=Text("已知的模型目录；不在了的会记为已删除。", "Of models that are known; what is gone is noted so."),
+    )
+    known: bool = param(
+        "flag",
+        zh="已知的副本",
+        en="Known copies",
+        default=False,
+        help=Text(
+            "这些是已知模型的目录：不在了的会记下来，不算失败。",
+            "These are folders of known models: one that is gone is noted, and is no failure.",
+        ),
     )
 
 
@@ -50,8 +59,8 @@ def locks(p: Params) -> list[str]:
 
 
 def steps(p: Params) -> list[Step]:
-    digests = ["--digests"] if p.digests else []
-    argv = python_module("deployments.artifacts.scan", *digests, "--", p.folder, *p.also)
+    flags = [*(["--digests"] if p.digests else []), *(["--known"] if p.known else [])]
+    argv = python_module("deployments.artifacts.scan", *flags, "--", p.folder, *p.also)
     more = f" (+{len(p.also)})" if p.also else ""
     title = Text(f"查找 {p.folder}{more} 里的模型", f"Look for models in {p.folder}{more}")
     return [Step(title, argv, timeout_s=STEP_TIMEOUT_S)]

@@ -6,6 +6,7 @@ from deployments.models.artifact import Artifact, ArtifactPlace, Via
 from deployments.models.batch import Batch, BatchState
 from deployments.models.campaign import Campaign, CampaignPlan, CampaignServer, CampaignState
 from deployments.models.enrolment import Enrolment
+from deployments.models.evaluation import Evaluation, EvaluationAnswer
 from deployments.models.fleet import Npu, Server
 from deployments.models.inventory import SavedFilter, ServerChange
 from deployments.models.job import Attempt, Job, JobState, LogChunk, Step
@@ -27,6 +28,8 @@ __all__ = [
     "CampaignState",
     "Decision",
     "Enrolment",
+    "Evaluation",
+    "EvaluationAnswer",
     "HostKey",
     "Job",
     "JobState",

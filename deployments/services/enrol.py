@@ -22,7 +22,11 @@ from deployments.agent import indexed, spool
 from deployments.agent.models import secrets as model_secrets
 from deployments.demo import fleet
 from deployments.models import Phase, Server
+<<<<<<< HEAD
 from deployments.services import model_sources, package_sources
+=======
+from deployments.services import demo_models, package_sources
+>>>>>>> main
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +118,9 @@ def enlist_demo(count: int) -> list[Server]:
         Server.objects.filter(simulated=True).exclude(name__in=wanted).delete()
         taken = set(Server.objects.filter(name__in=wanted).values_list("name", flat=True))
         Server.objects.bulk_create(_demo_row(entry) for name, entry in wanted.items() if name not in taken)
-    rows = {row.name: row for row in Server.objects.filter(simulated=True)}
+        rows = {row.name: row for row in Server.objects.filter(simulated=True)}
+        demo_models.enlist([rows.get(name) for name in wanted])
+        demo_models.forget()
     return [rows[name] for name in wanted if name in rows]
 
 
@@ -137,6 +143,7 @@ def remove_demo(*, by: User) -> int:
     with transaction.atomic():
         gone = list(Server.objects.filter(simulated=True))
         Server.objects.filter(simulated=True).delete()
+        demo_models.forget()
         audit.record(by, "demo.removed", by, servers=len(gone))
         transaction.on_commit(lambda: _forget(server.pk for server in gone))
     return len(gone)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from deployments.services.model_lineage import Node, walk
 
-WIDTH, HEIGHT, GAP_X, GAP_Y, EDGE = 196, 58, 92, 18, 8
-LETTERS = 24  # narrow ones that fit into a box; a Chinese one takes two
-EDGE_LETTERS = 12
+WIDTH, HEIGHT, GAP_X, GAP_Y, EDGE = 196, 58, 128, 18, 8
+LETTERS = 22  # narrow ones that fit into a box; a Chinese one takes two
+EDGE_LETTERS = 18
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _line(a: Box, b: Box) -> Line:
     middle = (x0 + x1) // 2
     path = f"M{x0} {y0}C{middle} {y0} {middle} {y1} {x1} {y1}"
     words = b.node.edge + (f" #{b.node.job}" if b.node.job else "")
-    return Line(b.node, path, x1 - 6, y1 - 6, fitting(words, EDGE_LETTERS + 3))
+    return Line(b.node, path, x1 - 6, y1 - 7, fitting(words, EDGE_LETTERS))
 
 
 def fitting(text: str, letters: int) -> str:

@@ -12,6 +12,7 @@ from console.language import pick
 from console.models import User
 from deployments.artifacts import paths
 from deployments.models import Artifact, ArtifactPlace, Job, Server
+from deployments.row_locks import lock_artifact
 from deployments.services import artifacts, jobs
 
 MOST_NAME, MOST_NOTES = 200, 4000
@@ -34,7 +35,7 @@ def edit(pk: int, *, name: str | None, notes: str | None, by: User) -> Artifact:
     jobs.check_may_operate(by)
     find(pk)
     with transaction.atomic():
-        artifact = Artifact.objects.select_for_update(no_key=True).get(pk=pk)
+        artifact = lock_artifact(pk)
         before = {"name": artifact.name, "notes": artifact.notes}
         artifact.name = artifact.name if name is None else _name(name)
         artifact.notes = artifact.notes if notes is None else _notes(notes)
@@ -101,7 +102,7 @@ def look_again(server: Server, *, by: User, only: str = "", digests: bool = Fals
             _("Look for models in a folder of it first."),
             code="no_models",
         )
-    params = {"folder": folders[0], "also": folders[1:], "digests": digests}
+    params = {"folder": folders[0], "also": folders[1:], "digests": digests, "known": True}
     return jobs.queue_job(server, "model_scan", params, by=by)
 
 

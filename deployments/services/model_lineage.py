@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 
 from deployments.models import Artifact, Job, Via
@@ -105,7 +105,7 @@ def _node(row: Artifact, asked: Artifact) -> Node:
 def edge_word(row: Artifact) -> str:
     """How a model came about, in the reader's language."""
     if row.via == Via.FOUND and row.parent_id:
-        return str(Via.QUANTIZED.label) if row.format == "quantized" else _("made")
+        return str(Via.QUANTIZED.label) if row.format == "quantized" else _("made of it")
     return str(Via(row.via).label) if row.via in Via.values else row.via
 
 
@@ -121,8 +121,16 @@ def _evaluated(row: Artifact) -> Node:
     state = model_gate.state(row)
     title = _("Promotable") if state == "promotable" else _("Below its budget")
     number = gate.get("job") if type(gate.get("job")) is int else None
-    url = reverse("deployments:job-detail", args=[number]) if number else ""
+    url = _page("evaluation-detail", gate.get("evaluation")) or _page("job-detail", number)
     return Node(f"e{row.pk}", title, _("evaluated"), "evaluated", edge=_("evaluated"), job=number, url=url, state=state)
+
+
+def _page(name: str, pk: Any) -> str:
+    """The address of a page that may not be there: '' then."""
+    try:
+        return reverse(f"deployments:{name}", args=[pk]) if type(pk) is int else ""
+    except NoReverseMatch:
+        return ""
 
 
 def _further(row: Artifact, n: int, one: Further) -> Node:

@@ -129,7 +129,8 @@ def actions(artifact: Artifact, there: Sequence[ArtifactPlace]) -> list[Action]:
     here = next((place for place in there if place.whole), None)
     if here is None:
         return []
-    filled = {"artifact": artifact.pk, "server": here.server.name, "path": here.path}
+    filled: dict[str, Any] = {"artifact": artifact.pk, "place": here.pk}
+    copied = {"from": here.server.name, "path": here.path}
     wanted = [
         (_("Copy to a server"), "deployments:model-copy", "model_copy", "copy"),
         (_("Quantize"), "deployments:model-quantize", "quantize", "stack"),
@@ -138,7 +139,10 @@ def actions(artifact: Artifact, there: Sequence[ArtifactPlace]) -> list[Action]:
     ]
     if artifact.format not in ("hf", "quantized"):
         wanted = wanted[:1]
-    found = [(title, address(name, **filled) or _form(kind, here), icon) for title, name, kind, icon in wanted]
+    found = [
+        (title, address(name, **(copied if kind == "model_copy" else filled)) or _form(kind, here), icon)
+        for title, name, kind, icon in wanted
+    ]
     return [Action(title, url, icon) for title, url, icon in found if url]
 
 

@@ -1,4 +1,4 @@
-"""`python -m deployments.stacks.activate write FOLDER [SET_ENV …]` and `… use FOLDER`.
+"""`python -m deployments.stacks.activate write FOLDER [SET_ENV …]`, `… again FOLDER` and `… use FOLDER`.
 
 `write` makes FOLDER/activate, which a shell reads to work with this stack: the files of CANN and NNAL, then the
 environment. `use` makes `current` beside FOLDER point to it, at once and whole; the stack before stays where it is,
@@ -41,6 +41,15 @@ def write(folder: Path, set_env: list[str]) -> Text:
     new.write_text(text(folder, set_env, tools=(folder / TOOLS).is_dir()), encoding="utf-8")
     new.replace(folder / "activate")
     return FINE
+
+
+def again(folder: Path) -> Text:
+    """Write it anew with what it reads by now: an environment of TOOLS may have come. What went wrong, or FINE."""
+    file = folder / "activate"
+    if not file.is_file():
+        return no_file(folder)
+    rows = [shlex.split(line)[1] for line in file.read_text(encoding="utf-8").splitlines() if line.startswith(". ")]
+    return write(folder, [row for row in rows if row != f"{folder}/venv/bin/activate"])
 
 
 def not_whole(missing: list[str]) -> Text:
@@ -95,11 +104,17 @@ def _point(link: Path, name: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) < 2 or arguments[0] not in ("write", "use") or (arguments[0] == "use" and len(arguments) > 2):
-        print("It takes: write FOLDER [SET_ENV …], or use FOLDER.", file=sys.stderr)
+    if (
+        len(arguments) < 2
+        or arguments[0] not in ("write", "use", "again")
+        or (arguments[0] != "write" and arguments[2:])
+    ):
+        print("It takes: write FOLDER [SET_ENV …], use FOLDER, or again FOLDER.", file=sys.stderr)
         return 2
     folder = Path(arguments[1])
-    return ended(tried(lambda: write(folder, arguments[2:]) if arguments[0] == "write" else use(folder)))
+    acts = {"again": again, "use": use}
+    act = acts.get(arguments[0], lambda one: write(one, arguments[2:]))
+    return ended(tried(lambda: act(folder)))
 
 
 if __name__ == "__main__":

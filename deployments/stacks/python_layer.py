@@ -316,11 +316,21 @@ def _cpu_torch(draft: Draft, key_: str, venv: str) -> bool:
     return True
 
 
-def _cpu_tools(draft: Draft, tools: str, whole: Evidence) -> None:
+def _cpu_tools(draft: Draft, folder: str, whole: Evidence) -> None:
+    tools(draft, folder, whole, list(draft.stack.pins))
+
+
+def tools(draft: Draft, folder: str, whole: Evidence, packages: list[str]) -> None:
+    """The environment of msModelSlim, with the stack's torch; `packages` come with it."""
     stack, python = draft.stack, choose(draft) or AGENTS_OWN
     words = Text("新建 msModelSlim 的环境", "Make the environment of msModelSlim")
-    _venv(draft, "tools_venv", words, python, tools)
-    first = _cpu_torch(draft, "tools_torch", tools)
+    _venv(draft, "tools_venv", words, python, folder)
+    first = stack.kind == "cpu" and _cpu_torch(draft, "tools_torch", folder)
     words = Text("安装 msModelSlim", "Install msModelSlim")
-    argv = ["install", *index(draft, extra=not first), f"torch=={stack.torch}", *stack.pins]
-    _pip(draft, "tools", words, tools, argv, reads=whole)
+    argv = ["install", *index(draft, extra=not first), f"torch=={stack.torch}", *packages]
+    _pip(draft, "tools", words, folder, argv, reads=whole)
+
+
+def with_packages(draft: Draft, wanted: Mapping[str, str], below: str) -> Python | None:
+    """An environment below a folder that has these packages, as facts name them."""
+    return _with(draft, wanted, below)

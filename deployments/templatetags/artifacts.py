@@ -16,7 +16,7 @@ register = template.Library()
 STATES: dict[str, tuple[str, str, Any]] = {
     "whole": ("ok", "state-ok", _("Whole")),
     "incomplete": ("warning", "state-warning", _("Not whole")),
-    "gone": ("stale", "state-stale", _("Gone")),
+    "gone": ("stale", "state-stale", _("No longer there")),
     "promotable": ("ok", "state-succeeded", _("Promotable")),
     "failed": ("critical", "state-failed", _("Below its budget")),
     "not_evaluated": ("", "state-unknown", _("Not evaluated")),

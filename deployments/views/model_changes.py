@@ -3,7 +3,8 @@
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_POST
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
 
 from console.errors import ConsoleError
 from deployments.kinds.model_delete import INTERRUPTS
@@ -29,10 +30,12 @@ def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "deployments/model_edit.html", context, status=refusal.status if refusal else 200)
 
 
-@require_POST
+@require_http_methods(["GET", "POST"])
 def model_scan(request: HttpRequest) -> HttpResponse:
     """`server` is looked through: a `folder` of it, or with `again` every copy that is known, or the one at `path`."""
     check_may_operate(request)
+    if request.method == "GET":
+        return redirect(f"{reverse('deployments:model-list')}#scan")
     digests = bool(request.POST.get("digests"))
     try:
         server = find_server(request.POST.get("server", "").strip())

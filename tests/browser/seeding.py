@@ -11,7 +11,13 @@ import time
 import zlib
 from datetime import timedelta
 
+<<<<<<< HEAD
 from tests.browser import seeding_models
+=======
+from tests.browser.seeded_artifacts import model_told, models, no_models
+from tests.browser.seeded_evaluations import evaluated
+from tests.browser.seeding_quantize import quantizable
+>>>>>>> main
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
@@ -361,9 +367,9 @@ def bus_ids(name):
 
 ALL = (
     bus_ids, user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many,
-    remove,
+    remove, evaluated,
     batch, newest_attempts, joining, join_step, join_many, looked, ended, campaign, tells, held_back,
-    reset, told,
+    reset, told, models, model_told, no_models, quantizable,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in (*ALL, seeding_models.model_looked, seeding_models.uploads)}
 

@@ -3,8 +3,9 @@
 import hashlib
 
 SUMMARY = {
-    "architecture": "Qwen2ForCausalLM", "model_type": "qwen2", "dtype": "BF16", "quant_type": "", "parameters": 7_600_000_000,
-    "layers": 28, "hidden": 3584, "heads": 28, "kv_heads": 4, "head_dim": 128, "kv_lora_rank": None,
+    "architecture": "Qwen2ForCausalLM", "model_type": "qwen2", "dtype": "BF16", "quant_type": "",
+    "parameters": 7_600_000_000, "layers": 28, "hidden": 3584, "heads": 28, "kv_heads": 4, "head_dim": 128,
+    "kv_lora_rank": None,
     "qk_rope_head_dim": None, "vocab": 152064, "max_position": 32768, "experts": None, "shards": 4,
     "weight_bytes": 15_200_000_000, "files": 12, "tied": False, "remote_code": False, "tokenizer": True, "pickles": [],
     "dtypes": {"BF16": 15_200_000_000},

@@ -135,12 +135,12 @@ def test_known_folders_that_are_gone_are_told_so(tmp_path, monkeypatch):
     model(tmp_path / "a")
     items = tmp_path / "items"
     monkeypatch.setenv("ASCEND_ITEMS", str(items))
-    assert scan.main([str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert scan.main(["--known", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     told_of = [json.loads(line) for line in items.read_text().splitlines()]
     assert [one["told"] for one in told_of] == ["artifact", "scan_done", "artifact_gone"]
     assert told_of[2]["data"] == {"path": str(tmp_path / "b")}
     assert scan.main([str(tmp_path / "b")]) == 1  # typed by somebody: most likely a mistake
-    assert scan.main([str(tmp_path / "a"), "/unmounted/share/m"]) == 1  # whoever is not there may come back
+    assert scan.main(["--known", "--", str(tmp_path / "a"), "/unmounted/share/m"]) == 1  # the share may come back
     assert len(items.read_text().splitlines()) == 5
 
 

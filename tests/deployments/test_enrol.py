@@ -5,12 +5,13 @@ import socket
 
 import pytest
 from auditlog.models import LogEntry
+from django.utils import timezone
 
 from console import streams
 from console.models import User
 from deployments.agent import config as agent_config
 from deployments.demo import fleet
-from deployments.models import Server
+from deployments.models import Artifact, ArtifactPlace, Server
 from deployments.services import enrol
 
 pytestmark = pytest.mark.django_db
@@ -51,6 +52,22 @@ def test_the_demo_fleet_matches_the_number_asked_for():
     assert [server.pk for server in enrol.enlist_demo(2)] == [server.pk for server in four[:2]]
     assert enrol.enlist_demo(0) == []
     assert list(Server.objects.all()) == [real]
+
+
+def test_simulated_servers_have_models_from_the_start_and_take_them_along(administrator):
+    enrol.enlist_demo(4)
+    assert (
+        enrol.enlist_demo(4) and ArtifactPlace.objects.count() == 4 + 2 * 2 + 1 + 1
+    )  # each has one, each third some more
+    quantized = Artifact.objects.get(format="quantized")
+    assert quantized.parent.name == "Qwen3-30B-A3B" and quantized.simulated and quantized.made_by is None
+    assert {row.whole for row in ArtifactPlace.objects.filter(artifact__name="Qwen2.5-72B-Instruct")} == {False}
+    ArtifactPlace.objects.update(gone_at=timezone.now())
+    enrol.enlist_demo(4)
+    assert not ArtifactPlace.objects.filter(gone_at=None).exists()  # what was deleted does not come back
+    real = Artifact.objects.create(name="real", fingerprint="a" * 64, format="hf")
+    enrol.remove_demo(by=administrator)
+    assert list(Artifact.objects.all()) == [real]
 
 
 def test_a_thousand_servers_are_few_queries(django_assert_max_num_queries):

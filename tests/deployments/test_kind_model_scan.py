@@ -20,6 +20,6 @@ def test_a_folder_that_is_none(folder):
 
 
 def test_known_folders_are_looked_at_in_one_job():
-    params = read_params(model_scan.Params, {"folder": "/data/a", "also": ["/data/b", "/srv/c"]})
+    params = read_params(model_scan.Params, {"folder": "/data/a", "also": ["/data/b", "/srv/c"], "known": True})
     (step,) = model_scan.steps(params)
-    assert step.argv[-4:] == ["--", "/data/a", "/data/b", "/srv/c"]
+    assert step.argv[-5:] == ["--known", "--", "/data/a", "/data/b", "/srv/c"]

@@ -1,5 +1,7 @@
 """The lineage of models: trees, chains, circles, and their drawing."""
 
+from itertools import pairwise
+
 import pytest
 
 from deployments.models import Artifact, Job
@@ -80,7 +82,7 @@ def test_boxes_stand_in_columns_and_do_not_touch():
         by_column.setdefault(box.x, []).append(box.y)
     for rows in by_column.values():
         rows.sort()
-        assert all(b - a > HEIGHT for a, b in zip(rows, rows[1:], strict=False))
+        assert all(b - a > HEIGHT for a, b in pairwise(rows))
     assert all(box.x + WIDTH <= drawing.width and box.y + HEIGHT <= drawing.height for box in drawing.boxes)
     assert len(drawing.lines) == len(drawing.boxes) - 1
 

@@ -11,7 +11,8 @@ from django.utils import timezone
 
 from console.models import ApiToken
 from deployments.models import Artifact, ArtifactPlace, Job, Server
-from deployments.services import model_catalogue, model_changes, model_list
+from deployments.services import model_catalogue, model_changes, model_list, model_page
+from deployments.views import own_pages
 from tests.deployments.model_rows import MISSING, artifact, place
 
 HOSTILE = ["<script>alert(1)</script>", "\u202egnp.exe", "名" * 200, "a" * 200, "{{ 7|add:7 }}", '" onload="x']
@@ -203,7 +204,7 @@ def test_known_copies_are_read_again_in_one_job(browser, server, rest):
     params = Job.objects.latest("pk").params
     assert [params["folder"], *params["also"]] == paths
     browser.post(address, {"server": "kp-01", "again": "1", "path": "/data/x1"})
-    assert Job.objects.latest("pk").params == {"folder": "/data/x1", "also": [], "digests": False}
+    assert Job.objects.latest("pk").params == {"folder": "/data/x1", "also": [], "digests": False, "known": True}
     made = rest("post", "/models/scan", {"server": "kp-01", "folder": "/srv"})
     assert made.status_code == 201 and made.json()["params"]["folder"] == "/srv"
 
@@ -274,12 +275,32 @@ def test_only_known_copies_are_deleted_and_no_batch_does(rest, server):
     assert rest("post", "/jobs", new).json()["error"]["code"] == "unknown_place"
     new["params"] = {"path": "/data/m", "fingerprint": "a" * 64}
     assert rest("post", "/jobs", new).json()["error"]["code"] == "filled_in"
-    batch = {"kind": "model_delete", "params": {"path": "/data/m"}, "names": ["kp-01"]}
+    batch = {"kind": "model_delete", "params": {"path": "/data/m"}, "select": {"names": ["kp-01"]}}
     assert rest("post", "/batches", batch).json()["error"]["code"] == "one_by_one"
     one.gone_at = timezone.now()
     one.save()
     assert rest("post", f"/models/copies/{one.pk}/delete", {"confirm": "m"}).json()["error"]["code"] == "already_gone"
     assert rest("get", "/models/copies/999/uses").json()["error"]["code"] == "unknown_place"
+
+
+def test_again_leads_to_the_question_of_that_copy(browser, server):
+    here = place(artifact("m"), server, "/data/m")
+    assert own_pages.address("model_delete", {"path": "/data/m"}, "kp-01") == f"/models/copies/{here.pk}/delete"
+    assert own_pages.address("model_delete", {"path": "/data/n"}, "kp-01") == "/models/"
+    assert own_pages.address("model_delete", {}, "kp-01") == "/models/"
+
+
+def test_what_can_be_done_is_offered_where_its_page_or_kind_is_there(browser, looks, server, monkeypatch):
+    one = artifact("m")
+    place(one, server, "/data/m")
+    routes = {"deployments:model-quantize": "/q", "deployments:model-copy": "/c"}
+    monkeypatch.setattr(model_page, "address", lambda name, **query: routes.get(name, "") and f"{routes[name]}?{query}")
+    shown = page(browser, "model-detail", one.pk).context["actions"]
+    urls = {action.url.partition("?")[0] for action in shown}
+    assert {"/q", "/c"} <= urls and all("'path': '/data/m'" in a.url for a in shown if a.url.startswith("/c"))
+    assert page(looks, "model-detail", one.pk).context["actions"] == []
+    ArtifactPlace.objects.update(problems=[MISSING])
+    assert page(browser, "model-detail", one.pk).context["actions"] == []
 
 
 # ---------- forms, catalogue, REST ----------

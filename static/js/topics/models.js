@@ -14,6 +14,15 @@ function draw(fresh) {
   live.querySelector(".lineage")?.scrollTo({ left, top, behavior: "instant" });
 }
 
+// The model of the page stands where it is seen, in a graph that is wider than its place.
+function center() {
+  const graph = live.querySelector(".lineage"), here = graph?.querySelector(".here");
+  if (!here) return;
+  const a = graph.getBoundingClientRect(), b = here.getBoundingClientRect();
+  const left = b.left - a.left - (a.width - b.width) / 2, top = b.top - a.top - (a.height - b.height) / 2;
+  graph.scrollTo({ left, top, behavior: "instant" });
+}
+
 const redraw = together(async () => {
   const fresh = await fetchPart();
   if (fresh) draw(fresh);
@@ -21,3 +30,4 @@ const redraw = together(async () => {
 
 const poll = { url: () => location.pathname + location.search, every_ms: 5000, apply: (json) => draw(polledPart(json)) };
 subscribe(live.dataset.topic, { message: redraw, poll });
+center();
