@@ -22,11 +22,8 @@ from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
 from deployments.model_api import router as model_router
 from deployments.models import Attempt, Job, JobState
-<<<<<<< HEAD
 from deployments.models_in_api import router as models_in_router
-=======
 from deployments.quantize_api import router as quantize_router
->>>>>>> main
 from deployments.services import approvals, approving, jobs, logs, package_sources, stacks, waiting, wheel_bundles
 from deployments.serving_api import router as serving_router
 

@@ -10,17 +10,12 @@ class DeploymentsConfig(AppConfig):
         from deployments.services import (  # noqa: F401
             artifacts,
             campaigns,
-<<<<<<< HEAD
-            installs,
-            model_delete,
-            model_downloads,
-=======
             converting,
             evaluating,
             evaluations,
             installs,
             model_delete,
+            model_downloads,
             quantizing,
->>>>>>> main
             resets,
         )

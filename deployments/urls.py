@@ -16,11 +16,8 @@ from deployments.views import (
     joining,
     model_changes,
     model_pages,
-<<<<<<< HEAD
     models_in,
-=======
     quantizing,
->>>>>>> main
     queue_pages,
     server_inventory,
     server_switches,
@@ -119,7 +116,6 @@ urlpatterns = [
     path("stacks/<str:name>/install/<slug:server>/", stack_jobs.stack_install, name="stack-install"),
     path("stacks/<str:name>/rollback/<slug:server>/", stack_jobs.stack_rollback, name="stack-rollback"),
     path("stacks/<str:name>/uninstall/<slug:server>/", stack_jobs.stack_uninstall, name="stack-uninstall"),
-<<<<<<< HEAD
     path("models/download/", models_in.model_download, name="model-download"),
     path("models/download/<int:pk>/", models_in.model_look, name="model-look"),
     path("models/copy/", models_in.model_copy, name="model-copy"),
@@ -127,14 +123,12 @@ urlpatterns = [
     path("models/uploads/", models_in.upload_begin, name="upload-begin"),
     path("models/uploads/<str:upload>/<int:n>/<int:begin>", models_in.upload_piece, name="upload-piece"),
     path("models/uploads/<str:upload>/delete", models_in.upload_delete, name="upload-delete"),
-=======
     path("models/evaluate", evaluation_pages.model_evaluate, name="model-evaluate"),
     path("models/<int:pk>/promote", evaluation_pages.model_promote, name="model-promote"),
     path("evaluations/<int:pk>/", evaluation_pages.evaluation_detail, name="evaluation-detail"),
     path("evaluations/<int:pk>.json", evaluation_pages.evaluation_json, name="evaluation-json"),
     path("evaluations/<int:pk>.csv", evaluation_pages.evaluation_csv, name="evaluation-csv"),
     path("jobs/<int:pk>/evaluation", evaluation_pages.job_evaluation, name="job-evaluation"),
->>>>>>> main
     path("packages/", drivers.package_list, name="stack-packages"),
     path("servers/<slug:name>/drivers/", drivers.server_drivers, name="server-drivers"),
     path("stacks/wish", stack_changes.stack_wish, name="stack-wish"),

@@ -7,11 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deployments.agent.tools import Output
-<<<<<<< HEAD
-from deployments.demo import acts_env, acts_host, acts_models, acts_models_in
-=======
-from deployments.demo import acts_env, acts_evaluate, acts_host, acts_models, acts_quantize
->>>>>>> main
+from deployments.demo import acts_env, acts_evaluate, acts_host, acts_models, acts_models_in, acts_quantize
 from deployments.demo.scene import DONE, Act, Ended, Scene
 from deployments.demo.telemetry import MemoryHost
 from deployments.stacks.cann_layer import WITH_ENV

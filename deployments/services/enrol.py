@@ -22,11 +22,7 @@ from deployments.agent import indexed, spool
 from deployments.agent.models import secrets as model_secrets
 from deployments.demo import fleet
 from deployments.models import Phase, Server
-<<<<<<< HEAD
-from deployments.services import model_sources, package_sources
-=======
-from deployments.services import demo_models, package_sources
->>>>>>> main
+from deployments.services import demo_models, model_sources, package_sources
 
 log = logging.getLogger(__name__)
 

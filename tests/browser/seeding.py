@@ -11,13 +11,10 @@ import time
 import zlib
 from datetime import timedelta
 
-<<<<<<< HEAD
 from tests.browser import seeding_models
-=======
 from tests.browser.seeded_artifacts import model_told, models, no_models
 from tests.browser.seeded_evaluations import evaluated
 from tests.browser.seeding_quantize import quantizable
->>>>>>> main
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
