@@ -140,6 +140,25 @@ def logins(name: str, *, most: int) -> tuple[tuple[str, str, str], ...]:
     return tuple(found)
 
 
+def hub(name: str, default: str) -> str:
+    """The address of a hub of models, without the last slash."""
+    return (addresses(name, most=1) or default).rstrip("/")
+
+
+def tokens(name: str, *, most: int) -> tuple[tuple[str, str], ...]:
+    """(host, or origin with its scheme; token) of each pair `HOST TOKEN`. No sentence of ours repeats any of it."""
+    words = (os.environ.get(name, "").strip() or from_file(name)).split()
+    found = list(zip(words[::2], words[1::2], strict=False))
+    for n, (where, token) in enumerate(found, 1):
+        host = urlsplit(where if "://" in where else f"https://{where}")
+        plain = host.scheme in ("http", "https") and not host.path and "@" not in host.netloc
+        if not plain or not HOST.fullmatch(host.hostname or "") or not LOGIN_WORD.fullmatch(token):
+            raise BadSetting(f"{name}: entry {n} is not of the form “HOST TOKEN”. Mend it, or leave it out.")
+    if len(words) % 2 or len(found) > most:
+        raise BadSetting(f"{name} is not of the form “HOST TOKEN …”, {most} at most. Mend it, or leave it out.")
+    return tuple((where.lower(), token) for where, token in found)
+
+
 def secret(name: str, kept_in: Path) -> str:
     """The secret from the environment or its file; else the one kept in `kept_in`, made at first use."""
     given = os.environ.get(name, "").strip() or from_file(name)

@@ -31,6 +31,13 @@ PACKAGE_INDEX = env.addresses("PACKAGE_INDEX", most=1)
 PACKAGE_EXTRA_INDEX = env.addresses("PACKAGE_EXTRA_INDEX", most=5)
 PACKAGE_INDEX_CA = env.certificate("PACKAGE_INDEX_CA")  # the authority of these, where systems do not know it
 PACKAGE_PASSWORDS = env.logins("PACKAGE_PASSWORDS", most=20)  # for hosts of these, in the form of netrc
+# Where models come from: hubs or their mirrors, whom to trust for them, and `HOST TOKEN` for each that asks for one.
+MODEL_HUB = env.hub("MODEL_HUB", "https://huggingface.co")
+MODELSCOPE_HUB = env.hub("MODELSCOPE_HUB", "https://modelscope.cn")
+MODEL_HUB_CA = env.certificate("MODEL_HUB_CA")
+MODEL_TOKENS = env.tokens("MODEL_TOKENS", most=20)
+MODEL_UPLOAD_GB = env.number("MODEL_UPLOAD_GB", 200, least=0, most=1_000_000)  # of uploads through the browser
+MODEL_COPY_PORT = env.number("MODEL_COPY_PORT", 8700, least=1, most=65535)  # between servers, while one copies
 DEMO_SERVERS = env.number("DEMO_SERVERS", 20, least=0, most=5000)
 
 # How much one server may hold in Redis before it is switched off; 0: as services/quota.py thinks by Redis's memory.

@@ -22,6 +22,7 @@ from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
 from deployments.model_api import router as model_router
 from deployments.models import Attempt, Job, JobState
+from deployments.models_in_api import router as models_in_router
 from deployments.quantize_api import router as quantize_router
 from deployments.services import approvals, approving, jobs, logs, package_sources, stacks, waiting, wheel_bundles
 from deployments.serving_api import router as serving_router
@@ -36,6 +37,7 @@ router.add_router("", host_router)
 router.add_router("", evaluation_router)
 router.add_router("", quantize_router)
 router.add_router("", model_router)
+router.add_router("", models_in_router)
 router.add_router("", serving_router)
 
 

@@ -15,6 +15,7 @@ class DeploymentsConfig(AppConfig):
             evaluations,
             installs,
             model_delete,
+            model_downloads,
             quantizing,
             resets,
         )

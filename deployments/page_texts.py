@@ -46,3 +46,13 @@ JOB = [
     _("Follow · %(n)s new"),
     _("Copy lines (%(n)s)"),
 ]
+
+# static/js/model_upload.js
+UPLOAD = [
+    _("%(here)s of %(size)s, %(speed)s/s, %(left)s left"),
+    _("Waiting for the console …"),
+    _("The connection is gone; it goes on by itself."),
+    _("Stopped. Choose the same files again to go on."),
+    _("%(n)s files, %(size)s"),
+    _("Nothing was chosen."),
+]

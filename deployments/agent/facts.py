@@ -14,6 +14,7 @@ from typing import Any
 from deployments.agent import VERSION, as_root, facts_software, facts_system, install, stack_root
 from deployments.agent.config import Config
 from deployments.agent.facts_host import FactsHost
+from deployments.agent.models import root as models_root
 from deployments.agent.tools import Run
 from deployments.kinds.check_probes.host import Trouble
 from deployments.steps import Text
@@ -58,6 +59,7 @@ def gather(host: FactsHost, config: Config) -> Facts:
         "topology": topology(host.env, host.run_tool),
         "root": as_root.state(config),
         "stacks_root": host.stacks,
+        "models_root": models_root.of(config),
         **(stack_root.UNKNOWN if config.simulated else stack_root.links(host.stacks)),
     }
     return {**found, "unknown": unknown}

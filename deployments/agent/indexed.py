@@ -34,7 +34,7 @@ def ask(config: Config, attempt: str) -> tuple[tuple[indexes.Login, ...], str]:
     try:
         if own.is_file():
             return _read(json.loads(own.read_bytes()))
-        return _read(json.loads(_opened(config, pages.ask(config, "indexes", attempt=attempt).read(MAX_ANSWER))))
+        return _read(json.loads(opened(config, pages.ask(config, "indexes", attempt=attempt).read(MAX_ANSWER))))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Stopped(
             "控制台给出的索引登录信息无法使用。请检查本机与控制台之间是否有代理，再重试。",
@@ -43,7 +43,7 @@ def ask(config: Config, attempt: str) -> tuple[tuple[indexes.Login, ...], str]:
         ) from error
 
 
-def _opened(config: Config, sealed: bytes) -> bytes:
+def opened(config: Config, sealed: bytes) -> bytes:
     """While keys change, the console may go by the one before. Raises ValueError."""
     for key in config.keys[1:]:
         with contextlib.suppress(ValueError):

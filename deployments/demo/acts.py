@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deployments.agent.tools import Output
-from deployments.demo import acts_env, acts_evaluate, acts_host, acts_models, acts_quantize
+from deployments.demo import acts_env, acts_evaluate, acts_host, acts_models, acts_models_in, acts_quantize
 from deployments.demo.scene import DONE, Act, Ended, Scene
 from deployments.demo.telemetry import MemoryHost
 from deployments.stacks.cann_layer import WITH_ENV
@@ -114,6 +114,9 @@ def _module(name: str, words: list[str], scene: Scene, held: str) -> Act:
         "deployments.artifacts.convert": lambda: acts_quantize.convert(scene, words),
         "deployments.artifacts.scan": lambda: acts_models.scan(scene, words),
         "deployments.artifacts.remove": lambda: acts_models.remove(scene, *words),
+        "deployments.agent.models.sample": lambda: acts_models_in.make_sample(scene, *words),
+        "deployments.agent.models.download": lambda: acts_models_in.download(scene, words),
+        "deployments.agent.models.serving": lambda: _said(f"simulated: {words[0]}"),
         f"{OWN}window": lambda: _said(f"simulated: it is within {words[0]} at once"),
         "deployments.kinds.reboot_look": lambda: _said(f"{len(scene.server.chips)} / {len(scene.server.chips)}"),
     }

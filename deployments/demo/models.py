@@ -67,6 +67,12 @@ def of_fleet(index: int) -> list[dict[str, Any]]:
     return [_told(name, row, kind) for name, row, kind, third in FLEET if third in (None, index % 3)]
 
 
+def of_catalogue(name: str, row: known.Known) -> dict[str, Any]:
+    """A model that a simulated server fetches, as reading it would tell."""
+    model = _model(name, row, "hf")
+    return {"model": {**model.as_json(), "fingerprint": fingerprint(row.id.rpartition("/")[2])}}
+
+
 def _told(name: str, row: str, kind: str) -> dict[str, Any]:
     model = _model(name, known.built_in().rows[row], kind).as_json()
     parent = fingerprint(name.removesuffix("-w8a8")) if kind == "w8a8" else ""

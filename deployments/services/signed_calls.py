@@ -13,7 +13,7 @@ from console import untrusted
 from console.errors import Conflict, NotAllowed
 from deployments.agent import signing
 from deployments.models import Rotation, Server
-from deployments.services import bundle, join, lifecycle, package_sources, wheel_bundles
+from deployments.services import bundle, join, lifecycle, model_sources, model_uploads, package_sources, wheel_bundles
 
 LEAVE_VALID_S = 600
 
@@ -88,6 +88,32 @@ def indexes(body: str, mac: str) -> bytes:
 def _word(told: dict[str, Any], name: str) -> str:
     """What a server says, as a database and an answer can hold it."""
     return untrusted.text(str(told.get(name, "")), 300)
+
+
+def models(body: str, mac: str) -> bytes:
+    """{"op": "models", "server": id, "attempt": id}: tokens and authorities of the hubs for that job, sealed with the
+    server's key. Raises NotAllowed."""
+    refusal = NotAllowed(
+        _("This server's question does not bear its signature."), _("Let it join again."), code="bad_signature"
+    )
+    server, told = _read(body, mac, "models", refusal)
+    return model_sources.for_attempt(server, str(told.get("attempt", "")))
+
+
+def upload(body: str, mac: str) -> tuple[Path, int]:
+    """{"op": "upload", "server": id, "upload", "file", "begin"}: a file of an upload, its list for no name.
+
+    Raises NotAllowed, NotFound, Conflict.
+    """
+    refusal = NotAllowed(
+        _("This server's question does not bear its signature."), _("Let it join again."), code="bad_signature"
+    )
+    _server, told = _read(body, mac, "upload", refusal)
+    path = model_uploads.file_of(str(told.get("upload", "")), str(told.get("file", "")))
+    begin = str(told.get("begin", "0"))
+    if not begin.isdecimal() or len(begin) > 18 or int(begin) > path.stat().st_size:
+        raise refusal
+    return path, int(begin)
 
 
 def _read(body: str, mac: str, op: str, refusal: NotAllowed) -> tuple[Server, dict[str, Any]]:

@@ -65,11 +65,11 @@ def _private(path: Path, text: str) -> str:
 
 def _known(env: Mapping[str, str]) -> str:
     """The authorities (PEM) that pip would trust without us, '' where none are found."""
-    path = _file_of_known(env)
+    path = file_of_known(env)
     return Path(path).read_text(encoding="utf-8", errors="replace").strip() if path else ""
 
 
-def _file_of_known(env: Mapping[str, str]) -> str:
+def file_of_known(env: Mapping[str, str]) -> str:
     """A Python that came from elsewhere may not know where this system keeps them."""
     every = (env.get("PIP_CERT"), ssl.get_default_verify_paths().cafile, *AUTHORITIES)
     return next((path for path in every if path and os.access(path, os.R_OK)), "")
@@ -94,7 +94,7 @@ def _unheard(address: str, logins: Iterable[Login], authorities: str, timeout_s:
         word = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
         request.add_unredirected_header("Authorization", f"Basic {word}")
     try:
-        context = ssl.create_default_context(cafile=authorities or _file_of_known(os.environ) or None)
+        context = ssl.create_default_context(cafile=authorities or file_of_known(os.environ) or None)
         with urllib.request.urlopen(request, timeout=timeout_s, context=context):
             return ""
     except urllib.error.HTTPError as error:

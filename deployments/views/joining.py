@@ -105,9 +105,10 @@ def runtime(request: HttpRequest, enrolment: Enrolment, machine: str) -> HttpRes
     return response
 
 
-async def _pieces(path: Path) -> AsyncIterator[bytes]:
+async def _pieces(path: Path, begin: int = 0) -> AsyncIterator[bytes]:
     """A file piece by piece: a sync iterator would be read whole before the first byte under ASGI."""
     with path.open("rb") as file:
+        file.seek(begin)
         while piece := await sync_to_async(file.read)(PIECE):
             yield piece
 
@@ -183,6 +184,23 @@ def wheels(body: str, mac: str) -> HttpResponseBase:
     path = signed_calls.wheels(body, mac)
     response = StreamingHttpResponse(_pieces(path), content_type="application/octet-stream")
     response.headers["Content-Length"] = str(path.stat().st_size)
+    return response
+
+
+@signed
+def models(body: str, mac: str) -> HttpResponseBase:
+    """How to get at the site's hubs of models, sealed for the server."""
+    return HttpResponse(
+        signed_calls.models(body, mac), content_type="application/octet-stream", headers={"Cache-Control": "no-store"}
+    )
+
+
+@signed
+def upload(body: str, mac: str) -> HttpResponseBase:
+    """A file of an upload, from where the server has got to."""
+    path, begin = signed_calls.upload(body, mac)
+    response = StreamingHttpResponse(_pieces(path, begin), content_type="application/octet-stream")
+    response.headers["Content-Length"] = str(path.stat().st_size - begin)
     return response
 
 

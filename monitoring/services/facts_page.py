@@ -80,6 +80,7 @@ GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
             ("cann", gettext_noop("CANN in use")),
             ("stack_current", gettext_noop("Stack in use")),
             ("stacks_root", gettext_noop("Folder of stacks")),
+            ("models_root", gettext_noop("Folder of models")),
         ),
     ),
 )

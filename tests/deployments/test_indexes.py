@@ -149,9 +149,9 @@ def test_what_was_sealed_with_the_key_before_is_read_while_keys_change(asking):
     config = asking.server.config
     before = dataclasses.replace(config, before=Pair(key="1b" * 32, password="x"), key=KEY)
     for key in (KEY, "1b" * 32):
-        assert indexed._opened(before, signing.seal(key, b"told")) == b"told"
+        assert indexed.opened(before, signing.seal(key, b"told")) == b"told"
     with pytest.raises(ValueError, match="not sealed"):
-        indexed._opened(before, signing.seal("2c" * 32, b"told"))
+        indexed.opened(before, signing.seal("2c" * 32, b"told"))
 
 
 # ---------- from the console to the server ----------

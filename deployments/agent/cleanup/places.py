@@ -9,6 +9,7 @@ from typing import NamedTuple
 from deployments.agent import spool
 from deployments.agent.cleanup.measure import OLD_SPOOL_S, used_since
 from deployments.agent.config import Config
+from deployments.agent.models import root as models_root
 from deployments.kinds.check_probes.host import Host
 from deployments.kinds.check_probes.system import MODEL_FOLDERS
 from deployments.stacks import one_prompt
@@ -150,6 +151,7 @@ def half_downloads(server: Server) -> Named:
             if piece.startswith(".") and piece.endswith(".new"):
                 yield DOWNLOADS, f"{base}/{name}/wheels/{piece}", False
     tops = [name for name in MODEL_FOLDERS if name not in ("/", "/home", "/data")] + ["/data"]
+    tops.append(models_root.of(server.config))
     tops += [f"{home}/{cache}" for home in homes(server) for cache in CACHES]
     seen: set[str] = set()
     for top in tops:

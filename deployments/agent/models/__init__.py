@@ -1,0 +1,1 @@
+"""Programs of jobs that bring models to this server."""
