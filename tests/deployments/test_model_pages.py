@@ -12,6 +12,8 @@ from django.utils import timezone
 from console.models import ApiToken
 from deployments.models import Artifact, ArtifactPlace, Job, Server
 from deployments.services import model_catalogue, model_changes, model_list, model_page
+from deployments.templatetags.artifacts import models_told
+from deployments.templatetags.jobs import lock_words
 from deployments.views import own_pages
 from tests.deployments.model_rows import MISSING, artifact, place
 
@@ -365,3 +367,12 @@ def test_the_palette_and_the_rail_know_models(browser, db):
     assert 'href="/models/" aria-current="page"' in text
     found = browser.get("/palette.json", {"q": "moxing"}).json()
     assert any(entry["url"] == "/models/" for entry in next(iter(found.values())))
+
+
+def test_the_page_of_a_job_leads_on_to_its_models_and_names_their_folders(browser, server):
+    scan = Job.objects.create(server=server, kind="model_scan", not_after=timezone.now())
+    found = artifact("Qwen3-8B")
+    place(found, server, job_id=scan.pk)
+    assert [one.pk for one in models_told(scan)] == [found.pk]
+    assert models_told(Job(kind="check", server=server)) == []
+    assert lock_words(["artifact:/data/m", "npu:0000:C1:00.0", "stack"]) == "folder /data/m, NPU 0000:C1:00.0, stack"
