@@ -7,7 +7,7 @@ import pytest
 from auditlog.models import LogEntry
 from django.test import Client
 from django.urls import reverse
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from console.models import ApiToken
 from deployments.models import Artifact, ArtifactPlace, Job, Server
@@ -376,7 +376,10 @@ def test_the_page_of_a_job_leads_on_to_its_models_and_names_their_folders(browse
     place(found, server, job_id=scan.pk)
     assert [one.pk for one in models_told(scan)] == [found.pk]
     assert models_told(Job(kind="check", server=server)) == []
-    assert lock_words(["artifact:/data/m", "npu:0000:C1:00.0", "stack"]) == "folder /data/m, NPU 0000:C1:00.0, stack"
+    with translation.override("en"):
+        assert (
+            lock_words(["artifact:/data/m", "npu:0000:C1:00.0", "stack"]) == "folder /data/m, NPU 0000:C1:00.0, stack"
+        )
 
 
 def test_the_palette_finds_models_by_a_part_of_their_name(server):
