@@ -7,6 +7,7 @@ from deployments.steps import Text
 
 MOST = 1000
 PATH = r"/[^\x00-\x1f\x7f]{1,999}"  # also what forms check first
+EXAMPLE = "/data/models/Qwen3-8B"  # what they show instead of it
 UNSHOWN = re.compile(r"[\x00-\x1f\x7f\u2028\u2029\ud800-\udfff]")
 SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr")
 

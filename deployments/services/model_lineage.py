@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 
 from deployments.models import Artifact, Job, Via
 from deployments.services import model_gate
+from deployments.templatetags.artifacts import format_word
 
 MOST_UP, MOST_NODES = 60, 200
 
@@ -94,7 +95,7 @@ def _upwards(artifact: Artifact) -> list[Artifact]:
 
 
 def _node(row: Artifact, asked: Artifact) -> Node:
-    facts = (row.summary.get("quant_type") or row.summary.get("dtype") or "", row.format)
+    facts = (row.summary.get("quant_type") or row.summary.get("dtype") or "", format_word(row.format))
     return Node(
         key=f"m{row.pk}", title=row.name, note=" · ".join(word for word in facts if word), kind="model",
         edge=edge_word(row), job=row.made_by_id, url=reverse("deployments:model-detail", args=[row.pk]),

@@ -172,7 +172,7 @@ def _recipe(made: Plan, params: Mapping[str, Any], npus: list[str]) -> None:
 def _serving(made: Plan) -> None:
     if not made.family:
         made.warn(
-            "这台服务器没有 NPU：结果不能在这里由 vLLM 部署（CPU 版 vLLM 读不了这种格式），但可以用参考引擎评估。",
+            "这台服务器没有 NPU：结果不能在这里由 vLLM 部署（CPU 版 vLLM 读不了这种格式），但可以用参考引擎评测。",
             "This server has no NPU: vLLM cannot serve the result here (its CPU build does not read this format), "
             "but it can "
             "be evaluated by the reference engine.",

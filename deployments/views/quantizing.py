@@ -49,7 +49,7 @@ def model_quantize(request: HttpRequest) -> HttpResponse:
         "types": quant_words.TYPES,
         "adapters": sorted(recipes.built_in().adapters),
         "sets": sets().items(),
-        "npus": [npu.bus_id for npu in place.server.npus.all() if npu.bus_id] if place else [],
+        "npus": [npu for npu in place.server.npus.all() if npu.bus_id] if place else [],
     }
     return render(request, "deployments/model_quantize.html", context, status=refusal.status if refusal else 200)
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from auditlog.models import LogEntry
 from django.test import override_settings
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from console.errors import Conflict
 from console.models import ApiToken, User
@@ -20,6 +20,14 @@ from deployments.services import evaluating, evaluations, told
 from tests.answers import whole
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
+
+
+@pytest.fixture(autouse=True)
+def in_english():
+    with translation.override("en"):
+        yield
+
+
 STACKS = "/opt/ascend-console/stacks"
 
 
@@ -177,7 +185,7 @@ def test_the_form_names_copies_and_what_will_run(client, child, parent, server):
     assert "Engine “reference”" in text and "NPUs" not in text.split("What is asked")[1].split("Ticket")[0]
     Npu.objects.create(server=server, npu_id=0, chip_id=0, device_index=0, bus_id="0000:81:00.0")
     text = shown(client.get(f"/models/evaluate?artifact={child.pk}&full=1&p-npus=0000:81:00.0"))
-    assert "0000:81:00.0" in text and "Engine vLLM of the stack in use" in text and "npu:0000:81:00.0" in text
+    assert "0000:81:00.0" in text and "Engine vLLM of the stack in use" in text and "Holds NPU 0000:81:00.0" in text
 
 
 def test_npus_that_processes_hold_are_not_taken(client, child, server, monkeypatch):

@@ -7,12 +7,15 @@ import pytest
 from auditlog.models import LogEntry
 from django.test import Client
 from django.urls import reverse
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from console.models import ApiToken
 from deployments.models import Artifact, ArtifactPlace, Job, Server
 from deployments.services import model_catalogue, model_changes, model_list, model_page
+from deployments.templatetags.artifacts import models_told
+from deployments.templatetags.jobs import lock_words
 from deployments.views import own_pages
+from monitoring.services import search
 from tests.deployments.model_rows import MISSING, artifact, place
 
 HOSTILE = ["<script>alert(1)</script>", "\u202egnp.exe", "名" * 200, "a" * 200, "{{ 7|add:7 }}", '" onload="x']
@@ -365,3 +368,23 @@ def test_the_palette_and_the_rail_know_models(browser, db):
     assert 'href="/models/" aria-current="page"' in text
     found = browser.get("/palette.json", {"q": "moxing"}).json()
     assert any(entry["url"] == "/models/" for entry in next(iter(found.values())))
+
+
+def test_the_page_of_a_job_leads_on_to_its_models_and_names_their_folders(browser, server):
+    scan = Job.objects.create(server=server, kind="model_scan", not_after=timezone.now())
+    found = artifact("Qwen3-8B")
+    place(found, server, job_id=scan.pk)
+    assert [one.pk for one in models_told(scan)] == [found.pk]
+    assert models_told(Job(kind="check", server=server)) == []
+    with translation.override("en"):
+        assert (
+            lock_words(["artifact:/data/m", "npu:0000:C1:00.0", "stack"]) == "folder /data/m, NPU 0000:C1:00.0, stack"
+        )
+
+
+def test_the_palette_finds_models_by_a_part_of_their_name(server):
+    artifact("Qwen3-8B")
+    artifact("Llama-3.1-8B")
+    found = search.find("qwen3")
+    assert [one["title"] for one in found] == ["Qwen3-8B"]
+    assert found[0]["url"] == reverse("deployments:model-detail", args=[Artifact.objects.get(name="Qwen3-8B").pk])
