@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods
 
 from console.errors import ConsoleError, Invalid, NotFound
 from deployments import forms
-from deployments.artifacts import quant_words, recipes
+from deployments.artifacts import paths, quant_words, recipes
 from deployments.artifacts.quant_checks import LEVELS
 from deployments.kinds import quantize
 from deployments.models import Artifact, ArtifactPlace, Job, Server
@@ -26,7 +26,7 @@ def model_quantize(request: HttpRequest) -> HttpResponse:
     check_may_operate(request)
     given = request.POST if request.method == "POST" else request.GET
     artifact = find_artifact(given.get("artifact", ""))
-    places = list(artifact.places.filter(gone_at=None, server__decommissioned_at=None).select_related("server"))
+    places = list(artifact.places.present().select_related("server"))
     place = _place(places, given)
     params, problems = forms.read(quantize, given)
     params = {**_proposed(artifact, place), **params, **({"model": place.path} if place else {})}
@@ -97,7 +97,7 @@ def _context(artifact: Artifact, place: ArtifactPlace | None, params: dict[str, 
     """What the chosen would take."""
     server: Server | None = place.server if place else None
     made = quantizing.plan(server, params) if server else None
-    locks = [f"artifact:{params.get('target', '')}", *(f"npu:{one}" for one in params.get("npus", ()))]
+    locks = [paths.lock(str(params.get("target", ""))), *(f"npu:{one}" for one in params.get("npus", ()))]
     return {
         "artifact": artifact,
         "copy": place,
