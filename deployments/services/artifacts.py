@@ -63,11 +63,8 @@ def scan_told(attempt: Attempt, data: dict[str, Any]) -> None:
     here = _in_folder(attempt.job, folder)
     told_of = [row.path for row in here if row.job_id == attempt.job_id]
     since = attempt.pushed_at
-    missed = [
-        row for row in here
-        if row.job_id != attempt.job_id and (since is None or row.seen_at < since) and _looked(row.path, folder, told_of)
-    ]  # fmt: skip
-    _mark_gone(attempt.job, missed)
+    older = [row for row in here if row.job_id != attempt.job_id and (since is None or row.seen_at < since)]
+    _mark_gone(attempt.job, [row for row in older if _looked(row.path, folder, told_of)])
 
 
 def _in_folder(job: Job, folder: str) -> list[ArtifactPlace]:
