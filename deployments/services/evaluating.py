@@ -6,7 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from console.errors import Conflict, Invalid, NotFound
+from console.errors import Conflict, Invalid
 from console.language import pick
 from console.models import User
 from deployments.artifacts import paths, prompts
@@ -41,15 +41,6 @@ class Choice:
     def engine(self) -> str:
         """Which `auto` would be without NPUs."""
         return "reference" if self.artifact.format == "quantized" else "vllm"
-
-
-def find(artifact_id: str) -> Artifact:
-    """Raises NotFound."""
-    pk = int(artifact_id) if artifact_id.isdecimal() and len(artifact_id) < 18 else 0
-    found = Artifact.objects.select_related("parent").filter(pk=pk).first()
-    if found is None:
-        raise NotFound(_("There is no such model."), _("Choose one from the list of models."), code="unknown_artifact")
-    return found
 
 
 def place_id(artifact: Artifact, server: str, path: str) -> str:

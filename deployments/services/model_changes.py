@@ -30,6 +30,13 @@ def find(pk: int) -> Artifact:
     return artifact
 
 
+def find_given(pk: str) -> Artifact:
+    """The model that a form or an address names by its number. Raises NotFound."""
+    if pk.isascii() and pk.isdecimal() and len(pk) < 18:
+        return find(int(pk))
+    raise NotFound(_("There is no such model."), _("Choose one from the list of models."), code="unknown_model")
+
+
 def edit(pk: int, *, name: str | None, notes: str | None, by: User) -> Artifact:
     """None leaves a field as it is. Raises NotAllowed, NotFound, Invalid."""
     jobs.check_may_operate(by)

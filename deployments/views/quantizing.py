@@ -13,7 +13,7 @@ from deployments.artifacts import paths, quant_words, recipes
 from deployments.artifacts.quant_checks import LEVELS
 from deployments.kinds import quantize
 from deployments.models import Artifact, ArtifactPlace, Job, Server
-from deployments.services import jobs, quantizing, waiting
+from deployments.services import jobs, model_changes, quantizing, waiting
 from deployments.steps import Text
 from deployments.views.lookup import check_may_operate, is_part, user_of
 
@@ -25,7 +25,7 @@ def model_quantize(request: HttpRequest) -> HttpResponse:
     """GET shows the form, a part of it what it would take; POST queues the job, with `do` = look the one that looks."""
     check_may_operate(request)
     given = request.POST if request.method == "POST" else request.GET
-    artifact = find_artifact(given.get("artifact", ""))
+    artifact = model_changes.find_given(given.get("artifact", ""))
     places = list(artifact.places.present().select_related("server"))
     place = _place(places, given)
     params, problems = forms.read(quantize, given)
@@ -57,14 +57,6 @@ def model_quantize(request: HttpRequest) -> HttpResponse:
 def sets() -> dict[str, Text]:
     """The calibration sets that the tool brings, with what they hold."""
     return {name: Text(*words) for name, words in recipes.support()["calibration"].items()}
-
-
-def find_artifact(pk: str) -> Artifact:
-    """Raises NotFound."""
-    found = Artifact.objects.filter(pk=int(pk)).first() if pk.isascii() and pk.isdecimal() and len(pk) < 18 else None
-    if found is None:
-        raise NotFound(_("There is no such model."), _("Choose one from the list of models."))
-    return found
 
 
 def _place(places: list[ArtifactPlace], given: QueryDict) -> ArtifactPlace | None:
