@@ -34,6 +34,11 @@ def tidy(path: str) -> str:
     return path.rstrip("/") or "/"
 
 
+def lock(path: str) -> str:
+    """Of a job that makes or deletes the model there: the same lock in every kind, however the path is written."""
+    return f"artifact:{tidy(path)}"
+
+
 def inside(path: str, folder: str) -> bool:
     """Whether `path` is the folder or lies below it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")

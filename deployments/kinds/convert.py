@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deployments.artifacts.convert_words import NOT_FOR_VLLM, WAYS
-from deployments.artifacts.paths import EXAMPLE, PATH
+from deployments.artifacts.paths import EXAMPLE, PATH, lock
 from deployments.artifacts.quant_failures import ATC, LITE, MODELSLIM
 from deployments.artifacts.target import part_of
 from deployments.stacks.cann_layer import with_env
@@ -72,7 +72,7 @@ class Params:
 
 
 def locks(p: Params) -> list[str]:
-    return [f"artifact:{p.target}"]
+    return [lock(p.target)]
 
 
 def step(p: Params, do: str) -> list[str]:

@@ -6,7 +6,7 @@ there and checked; until then nothing of it is offered. `download_look` tells be
 
 from dataclasses import dataclass
 
-from deployments.artifacts.paths import EXAMPLE, PATH
+from deployments.artifacts.paths import EXAMPLE, PATH, lock
 from deployments.artifacts.there import THERE
 from deployments.steps import Step, Text, param, python_module
 
@@ -46,7 +46,7 @@ class Params:
 
 
 def locks(p: Params) -> list[str]:
-    return [] if p.in_place else [f"artifact:{p.folder}"]
+    return [] if p.in_place else [lock(p.folder)]
 
 
 def arguments(p: Params) -> list[str]:

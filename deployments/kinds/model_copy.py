@@ -5,7 +5,7 @@ Resumable as a download is. Each file is compared with the digest that the other
 
 from dataclasses import dataclass
 
-from deployments.artifacts.paths import EXAMPLE, PATH
+from deployments.artifacts.paths import EXAMPLE, PATH, lock
 from deployments.artifacts.there import THERE
 from deployments.steps import Step, Text, param, python_module
 
@@ -27,7 +27,7 @@ class Params:
 
 
 def locks(p: Params) -> list[str]:
-    return [f"artifact:{p.folder}"]
+    return [lock(p.folder)]
 
 
 def steps(p: Params) -> list[Step]:

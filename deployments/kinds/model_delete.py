@@ -3,7 +3,7 @@ where another one lies there by now, where anything else is in it, and where a p
 
 from dataclasses import dataclass
 
-from deployments.artifacts.paths import EXAMPLE, PATH
+from deployments.artifacts.paths import EXAMPLE, PATH, lock
 from deployments.steps import Step, Text, param, python_module
 
 TITLE = Text("删除模型", "Delete a model")
@@ -37,7 +37,7 @@ class Params:
 
 
 def locks(p: Params) -> list[str]:
-    return [f"artifact:{p.path}"]
+    return [lock(p.path)]
 
 
 def steps(p: Params) -> list[Step]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deployments.artifacts import modelslim, quant_words
-from deployments.artifacts.paths import EXAMPLE, PATH
+from deployments.artifacts.paths import EXAMPLE, PATH, lock
 from deployments.artifacts.quant_failures import MODELSLIM
 from deployments.artifacts.target import part_of
 from deployments.steps import Step, Text, param, python_module
@@ -103,7 +103,7 @@ class Params:
 
 def locks(p: Params) -> list[str]:
     """What is written, and the chosen NPUs."""
-    return [f"artifact:{p.target}", *(f"npu:{name}" for name in p.npus)]
+    return [lock(p.target), *(f"npu:{name}" for name in p.npus)]
 
 
 def arguments(p: Params) -> list[str]:

@@ -5,7 +5,7 @@ What it answers is nonsense. With 28 layers msModelSlim takes it by its recipe o
 
 from dataclasses import dataclass
 
-from deployments.artifacts.paths import EXAMPLE, PATH
+from deployments.artifacts.paths import EXAMPLE, PATH, lock
 from deployments.artifacts.sample import KINDS, LAYERS
 from deployments.artifacts.there import THERE
 from deployments.steps import Step, Text, param, python_module
@@ -31,7 +31,7 @@ class Params:
 
 
 def locks(p: Params) -> list[str]:
-    return [f"artifact:{p.folder}"]
+    return [lock(p.folder)]
 
 
 def steps(p: Params) -> list[Step]:

@@ -6,15 +6,16 @@ artifact that lies elsewhere too keeps its name, parent and history whoever tell
 
 import contextlib
 import re
+from pathlib import PurePosixPath
 from typing import Any
 
 import redis
 from django.db import transaction
-from django.db.models import QuerySet
 from django.utils import timezone
 
 from console import live, untrusted
 from deployments.artifacts import paths
+from deployments.artifacts.scan import DEEPEST
 from deployments.models import Artifact, ArtifactPlace, Attempt, Job, Server, Via
 from deployments.services import told
 
@@ -49,20 +50,37 @@ def artifact_told(attempt: Attempt, data: dict[str, Any]) -> None:
 @told.handles("artifact_gone")
 def gone_told(attempt: Attempt, data: dict[str, Any]) -> None:
     """Nothing lies in that folder of the server any more, nor below it."""
-    _mark_gone(attempt.job, _path(data), ArtifactPlace.objects.all())
+    _mark_gone(attempt.job, _in_folder(attempt.job, _path(data)))
 
 
 @told.handles("scan_done")
 def scan_told(attempt: Attempt, data: dict[str, Any]) -> None:
-    """A folder was looked through: what was known below it, and was not told by this job, is gone."""
-    _mark_gone(attempt.job, _path(data), ArtifactPlace.objects.exclude(job=attempt.job))
+    """A folder was looked through: what was known where the look went, and was not told by this job, is gone.
+
+    What another job has told of since this one was sent may have come behind the look's back: it is there.
+    """
+    folder = _path(data)
+    here = _in_folder(attempt.job, folder)
+    told_of = [row.path for row in here if row.job_id == attempt.job_id]
+    since = attempt.pushed_at
+    older = [row for row in here if row.job_id != attempt.job_id and (since is None or row.seen_at < since)]
+    _mark_gone(attempt.job, [row for row in older if _looked(row.path, folder, told_of)])
 
 
-def _mark_gone(job: Job, folder: str, rows: QuerySet[ArtifactPlace]) -> None:
-    """Of these rows, those of the job's server in that folder."""
-    here = rows.filter(server=job.server, gone_at=None).only("path")
-    gone = [row.pk for row in here if paths.inside(row.path, folder)]
-    ArtifactPlace.objects.filter(pk__in=gone).update(gone_at=timezone.now(), job=job)
+def _in_folder(job: Job, folder: str) -> list[ArtifactPlace]:
+    """What lies in that folder of the job's server, as far as is known."""
+    rows = ArtifactPlace.objects.filter(server=job.server, gone_at=None).only("path", "job", "seen_at")
+    return [row for row in rows if paths.inside(row.path, folder)]
+
+
+def _looked(path: str, folder: str, told_of: list[str]) -> bool:
+    """Whether a look at the folder gets to that path: it goes so deep alone, and not into a model."""
+    deep = len(PurePosixPath(path).parts) - len(PurePosixPath(folder).parts)
+    return deep <= DEEPEST and not any(paths.inside(path, one) for one in told_of)
+
+
+def _mark_gone(job: Job, rows: list[ArtifactPlace]) -> None:
+    ArtifactPlace.objects.filter(pk__in=[row.pk for row in rows]).update(gone_at=timezone.now(), job=job)
     tell_soon()
 
 

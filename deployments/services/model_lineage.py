@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from deployments.models import Artifact, Job, Via
@@ -127,11 +127,8 @@ def _evaluated(row: Artifact) -> Node:
 
 
 def _page(name: str, pk: Any) -> str:
-    """The address of a page that may not be there: '' then."""
-    try:
-        return reverse(f"deployments:{name}", args=[pk]) if type(pk) is int else ""
-    except NoReverseMatch:
-        return ""
+    """The address of a row's page; '' for what is no row's number."""
+    return reverse(f"deployments:{name}", args=[pk]) if type(pk) is int and pk >= 0 else ""
 
 
 def _further(row: Artifact, n: int, one: Further) -> Node:

@@ -106,7 +106,8 @@ def jobs_of(artifact: Artifact, there: Iterable[ArtifactPlace]) -> list[tuple[Jo
             found[place.job.pk] = (place.job, "told")
     rows = Job.objects.filter(server__in=paths_of, kind__in=kinds_of_models()).select_related("server", "requester")
     for job in rows.defer("server__facts", "server__notes").order_by("-pk")[:LOOKED_THROUGH]:
-        if job.kind != "model_scan" and any(model_uses.names(job.params, path) for path in paths_of[job.server_id]):
+        params = model_uses.own_params(job)
+        if job.kind != "model_scan" and any(model_uses.names(params, path) for path in paths_of[job.server_id]):
             found[job.pk] = (job, "used")
     if artifact.made_by:
         found[artifact.made_by.pk] = (artifact.made_by, "made")
@@ -126,7 +127,7 @@ def address(name: str, *args: Any, **query: Any) -> str:
 
 def actions(artifact: Artifact, there: Sequence[ArtifactPlace]) -> list[Action]:
     """Copy, quantize, convert, evaluate: those whose pages there are, with this model filled in."""
-    here = next((place for place in there if place.whole), None)
+    here = next((place for place in there if place.whole and place.server.decommissioned_at is None), None)
     if here is None:
         return []
     filled: dict[str, Any] = {"artifact": artifact.pk, "place": here.pk}

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from console.errors import Conflict, ConsoleError, Invalid
 from console.language import pick
-from deployments.artifacts import estimate, modelslim, quant_checks, quant_words, recipes
+from deployments.artifacts import estimate, modelslim, paths, quant_checks, quant_words, recipes
 from deployments.artifacts.recipes import Choice
 from deployments.artifacts.target import part_of
 from deployments.models import ArtifactPlace, Server
@@ -265,7 +265,7 @@ def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     made = plan(server, params)
     if problem := obstacle(made):
         raise problem
-    return {"quant_type": made.type, "tools": made.tools, "activate": made.activate, "family": made.family}
+    return _filled(made, params)
 
 
 def fill_look(server: Server, params: dict[str, Any]) -> dict[str, Any]:
@@ -273,7 +273,12 @@ def fill_look(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     made = plan(server, params)
     if problem := obstacle(made, ("no_type", "bad_path", "no_msmodelslim", "no_such_npu")):
         raise problem
-    return {"quant_type": made.type, "tools": made.tools, "activate": made.activate, "family": made.family}
+    return _filled(made, params)
+
+
+def _filled(made: Plan, params: Mapping[str, Any]) -> dict[str, Any]:
+    folders = {name: paths.tidy(_text(params, name)) for name in ("model", "target")}
+    return {**folders, "quant_type": made.type, "tools": made.tools, "activate": made.activate, "family": made.family}
 
 
 def quantizer_plan(server: Server, params: Mapping[str, Any]) -> plans.Plan:

@@ -266,6 +266,42 @@ def test_what_a_job_works_with_is_not_deleted(browser, rest, server, named):
     assert rest("post", f"/models/copies/{here.pk}/delete", {"confirm": "m"}).status_code == 201
 
 
+def test_a_path_of_another_server_blocks_nobody(server, rest):
+    here = place(artifact("m"), server, "/data/m")
+    params = {"model": "/data/m", "folder": "/data/other", "server": "kp-02"}
+    job = Job.objects.create(server=server, kind="model_copy", params=params, not_after=timezone.now())
+    assert rest("get", f"/models/copies/{here.pk}/uses").json()["uses"] == []
+    job.params["folder"] = "/data/m"
+    job.save()
+    assert rest("get", f"/models/copies/{here.pk}/uses").json()["uses"][0]["blocks"]
+
+
+def test_of_two_copies_that_are_to_go_the_second_is_the_last(server, rest):
+    one = artifact("m")
+    first, second = place(one, server, "/data/m"), place(one, server, "/srv/m")
+    assert rest("post", f"/models/copies/{first.pk}/delete", {}).status_code == 201
+    refused = rest("post", f"/models/copies/{second.pk}/delete", {})
+    assert refused.json()["error"]["code"] == "name_needed"
+    Job.objects.update(state="failed")
+    assert rest("post", f"/models/copies/{second.pk}/delete", {}).status_code == 201
+
+
+def test_a_copy_on_a_server_that_is_gone_is_no_other_copy(server, rest, browser):
+    one = artifact("m")
+    gone = Server.objects.create(name="kp-09", decommissioned_at=timezone.now())
+    place(one, gone, "/srv/m")
+    assert "kp-09" not in browser.get(reverse("deployments:model-list")).content.decode()
+    here = place(one, server, "/data/m")
+    assert rest("get", f"/models/copies/{here.pk}/uses").json()["last"] is True
+
+
+def test_models_are_looked_for_where_the_servers_jobs_put_them(server, settings):
+    server.facts = {"models_root": "/srv/agent/models"}
+    assert model_changes.root_of(server) == "/srv/agent/models"
+    settings.MODELS_ROOT = "/data/models"
+    assert model_changes.root_of(server) == "/data/models"
+
+
 def test_a_folder_next_to_it_blocks_nobody(server, rest):
     here = place(artifact("m"), server, "/data/m")
     Job.objects.create(server=server, kind="check", params={"path": "/data/m2"}, not_after=timezone.now())
