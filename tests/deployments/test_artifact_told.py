@@ -63,6 +63,7 @@ def test_what_is_gone_is_known_after_the_next_scan(attempt, data):
 
 def test_a_copy_elsewhere_is_the_same_artifact_and_keeps_its_history(attempt, data):
     parent = Artifact.objects.create(name="float", fingerprint="b" * 64, format="hf")
+    attempt.job.kind = "quantize"
     told.hand_over(attempt, "artifact", {**data, "via": "quantized", "parent": "b" * 64})
     other = Server.objects.create(name="kp-02")
     attempt.job.server = other
@@ -74,6 +75,7 @@ def test_a_copy_elsewhere_is_the_same_artifact_and_keeps_its_history(attempt, da
 
 def test_the_origin_of_what_was_only_found_is_filled_in(attempt, data):
     told.hand_over(attempt, "artifact", data)
+    attempt.job.kind = "download"
     told.hand_over(attempt, "artifact", {**data, "via": "downloaded", "source": "https://hub.example/x"})
     told.hand_over(attempt, "artifact", {**data, "via": "sample"})
     row = Artifact.objects.get()
