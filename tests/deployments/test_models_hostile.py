@@ -13,10 +13,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from console.errors import ConsoleError
-from console.models import User
+from console.models import ApiToken, User
 from deployments.agent.models import signed_http
 from deployments.agent.models.other_server import OtherServer
 from deployments.artifacts import BadModel, judge, quant_checks, recipes_inside, remove, scan
@@ -297,3 +298,45 @@ def test_two_that_begin_at_once_do_not_both_take_the_last_room(olga, own_var, se
     for one in threads:
         one.join()
     assert refused == ["upload_quota"] and len(model_uploads.present()) == 1
+
+
+# ---------- who may ----------
+
+ID = "0123456789abcdef"
+PAGES = (
+    "models/1/edit", "models/scan", "models/copies/1/delete", "models/download/", "models/copy/", "models/uploads/",
+    f"models/uploads/{ID}/0/0", f"models/uploads/{ID}/delete", "models/evaluate", "models/1/promote",
+    "models/quantize",
+)  # fmt: skip
+
+
+def test_whoever_only_looks_changes_nothing_of_models(client, server, valkey):
+    row = artifact("m", pk=1, gate={"passed": False, "job": 1})
+    place(row, server, pk=1)
+    client.force_login(User.objects.create_user("vera", role="viewer"))
+    for page in PAGES:
+        status = client.post(f"/{page}", {"server": "kp-01", "reason": "x"}).status_code
+        assert status == 403 or page.endswith("/promote"), page  # that one answers with its page and the reason
+    row.refresh_from_db()
+    assert not Job.objects.exists() and not model_uploads.present() and "promoted" not in row.gate
+
+
+def test_a_lesser_token_of_an_administrator_promotes_nothing(client, server, valkey):
+    row = artifact("m", gate={"passed": False, "job": 1})
+    ada = User.objects.create_user("ada", role="administrator")
+    for role, status in (("viewer", 403), ("operator", 403), ("administrator", 200)):
+        _token, text = ApiToken.make(ada, role)
+        answer = client.post(
+            f"/api/v1/models/{row.pk}/promotion", {"reason": "x"}, content_type="application/json",
+            HTTP_AUTHORIZATION=f"Bearer {text}",
+        )  # fmt: skip
+        assert answer.status_code == status, answer.content
+
+
+def test_another_site_starts_nothing_of_models(olga, server, valkey):
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(olga)
+    place(artifact("m", pk=1), server, pk=1)
+    for page in PAGES:
+        assert client.post(f"/{page}", {"server": "kp-01"}).status_code == 403, page
+    assert not Job.objects.exists() and not model_uploads.present()
