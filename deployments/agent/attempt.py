@@ -61,7 +61,7 @@ def environment(attempt: Attempt, step: Step, items: Path) -> dict[str, str]:
     env = passed_on()
     env.setdefault("LANG", "C.UTF-8")
     env["PYTHONUNBUFFERED"] = "1"
-    env["PYTHONIOENCODING"] = "utf-8"
+    env["PYTHONIOENCODING"] = "utf-8:backslashreplace"  # half a character in a name ends no program
     if step.argv and step.argv[0] in (PYTHON, sys.executable):
         env["PYTHONPATH"] = str(ROOT)
         env["ASCEND_CONFIG"] = str(attempt.config.path)

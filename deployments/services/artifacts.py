@@ -31,6 +31,17 @@ NUMBERS = (
 FLAGS = ("tied", "remote_code", "tokenizer")
 
 
+# What a job of that kind may say of how a model came about; any other has only found it.
+MADE_BY = {
+    "download": (Via.DOWNLOADED, Via.UPLOADED, Via.COPIED),
+    "model_copy": (Via.COPIED,),
+    "sample_model": (Via.SAMPLE,),
+    "convert": (Via.CONVERTED,),
+    "quantize": (Via.QUANTIZED,),
+}
+SILENT = ("evaluate",)  # what it judges may not become another model while it runs
+
+
 class Untold(ValueError):
     """What was told makes no artifact."""
 
@@ -40,9 +51,10 @@ def artifact_told(attempt: Attempt, data: dict[str, Any]) -> None:
     """A folder of the server holds this model."""
     server, job = attempt.job.server, attempt.job
     path, model = _path(data), data.get("model")
-    if not isinstance(model, dict):
+    if not isinstance(model, dict) or job.kind in SILENT:
         raise Untold("no model")
     artifact = _artifact(server, job, data, model)
+    _check_same(attempt, path, artifact)
     _place(server, job, path, artifact, model)
     tell_soon()
 
@@ -65,6 +77,14 @@ def scan_told(attempt: Attempt, data: dict[str, Any]) -> None:
     since = attempt.pushed_at
     older = [row for row in here if row.job_id != attempt.job_id and (since is None or row.seen_at < since)]
     _mark_gone(attempt.job, [row for row in older if _looked(row.path, folder, told_of)])
+
+
+def _check_same(attempt: Attempt, path: str, artifact: Artifact) -> None:
+    """An attempt says once what lies in a folder: else it could make rows without end. Raises Untold."""
+    here = ArtifactPlace.objects.filter(server=attempt.job.server, path=path, job=attempt.job)
+    since = attempt.pushed_at or attempt.job.created_at  # by our own clock
+    if here.filter(seen_at__gte=since).exclude(artifact=artifact).exists():
+        raise Untold("another model in the same folder")
 
 
 def _in_folder(job: Job, folder: str) -> list[ArtifactPlace]:
@@ -107,7 +127,7 @@ def _artifact(server: Server, job: Job, data: dict[str, Any], model: dict[str, A
     fingerprint = _fingerprint(model.get("fingerprint"))
     if not fingerprint:
         raise Untold("no fingerprint")
-    via = data.get("via") if data.get("via") in Via.values else Via.FOUND
+    via = data.get("via") if data.get("via") in MADE_BY.get(job.kind, ()) else Via.FOUND
     parent = Artifact.objects.filter(fingerprint=_fingerprint(data.get("parent"))).first()
     name = model.get("name")
     made = {
@@ -124,17 +144,22 @@ def _artifact(server: Server, job: Job, data: dict[str, Any], model: dict[str, A
     }
     artifact, new = Artifact.objects.get_or_create(fingerprint=fingerprint, defaults=made)
     if not new:
-        _fill_in(artifact, made)
+        _fill_in(artifact, made, alone=not _lies_elsewhere(artifact, server))
     return artifact
 
 
-def _fill_in(artifact: Artifact, made: dict[str, Any]) -> None:
-    """What was unknown of an artifact until now: its digest, its origin, and that it lies on a real server too."""
+def _lies_elsewhere(artifact: Artifact, server: Server) -> bool:
+    return artifact.places.filter(gone_at=None).exclude(server=server).exists()
+
+
+def _fill_in(artifact: Artifact, made: dict[str, Any], *, alone: bool) -> None:
+    """What was unknown of an artifact until now: its digest, its origin where it lies on this server `alone`, and that
+    it lies on a real server too."""
     changed = []
     if made["digest"] and not artifact.digest:
         artifact.digest = made["digest"]
         changed.append("digest")
-    if artifact.via == Via.FOUND and made["via"] not in (Via.FOUND, Via.COPIED):
+    if alone and artifact.via == Via.FOUND and made["via"] not in (Via.FOUND, Via.COPIED):
         for name in ("via", "made_by", "parent", "source"):
             setattr(artifact, name, made[name])
             changed.append(name)

@@ -93,6 +93,7 @@ def test_a_scan_says_nothing_of_where_it_does_not_look(attempt, data):
 
 def test_a_copy_elsewhere_is_the_same_artifact_and_keeps_its_history(attempt, data):
     parent = Artifact.objects.create(name="float", fingerprint="b" * 64, format="hf")
+    attempt.job.kind = "quantize"
     told.hand_over(attempt, "artifact", {**data, "via": "quantized", "parent": "b" * 64})
     other = Server.objects.create(name="kp-02")
     attempt.job.server = other
@@ -104,6 +105,7 @@ def test_a_copy_elsewhere_is_the_same_artifact_and_keeps_its_history(attempt, da
 
 def test_the_origin_of_what_was_only_found_is_filled_in(attempt, data):
     told.hand_over(attempt, "artifact", data)
+    attempt.job.kind = "download"
     told.hand_over(attempt, "artifact", {**data, "via": "downloaded", "source": "https://hub.example/x"})
     told.hand_over(attempt, "artifact", {**data, "via": "sample"})
     row = Artifact.objects.get()
