@@ -6,11 +6,10 @@ import json
 import os
 import struct
 import subprocess
-import sys
 import threading
 import time
 from datetime import timedelta
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.test import Client
@@ -18,6 +17,7 @@ from django.utils import timezone
 
 from console.errors import ConsoleError
 from console.models import ApiToken, User
+from deployments.agent.attempt import environment
 from deployments.agent.models import signed_http
 from deployments.agent.models.other_server import OtherServer
 from deployments.artifacts import BadModel, judge, quant_checks, recipes_inside, remove, scan
@@ -26,6 +26,7 @@ from deployments.artifacts.prompts import Prompt
 from deployments.artifacts.read import read
 from deployments.models import Artifact, ArtifactPlace, Attempt, Evaluation, Job, Server
 from deployments.services import model_uploads, told
+from deployments.steps import PYTHON, Step, Text, resolve
 from tests.deployments.model_rows import artifact, place
 from tests.deployments.model_site import olga, own_var  # noqa: F401
 from tests.deployments.models_on_disk import model
@@ -108,13 +109,11 @@ def test_a_folder_that_nobody_can_name_hides_no_other(tmp_path, items, capsys):
 
 
 def test_a_step_may_print_what_is_no_character(tmp_path):
-    from deployments.agent import runner
-
-    source = Path(runner.__file__).read_text(encoding="utf-8")
-    (encoding,) = (line.split('"')[3] for line in source.splitlines() if 'env["PYTHONIOENCODING"]' in line)
-    env = {**os.environ, "PYTHONIOENCODING": encoding}
-    done = subprocess.run([sys.executable, "-c", PRINT], env=env, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "\\ud800\n")
+    config = SimpleNamespace(path=tmp_path / "config.json", state_dir=tmp_path, simulated=False, env={})
+    step = Step(Text("x", "x"), [PYTHON, "-c", PRINT])
+    env = environment(SimpleNamespace(config=config, spec={"attempt": "a1-1-00000001"}), step, tmp_path / "items")
+    done = subprocess.run(resolve(step.argv), env=env, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "\\ud800\n"), done.stderr
 
 
 def test_a_thousand_problems_do_not_fill_the_log(tmp_path, items, capsys):
