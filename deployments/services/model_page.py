@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from django.db.models import Q
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 
@@ -14,7 +15,7 @@ from deployments.artifacts import known, sizes
 from deployments.models import Artifact, ArtifactPlace, Job
 from deployments.services import model_catalogue, model_uses
 
-MOST_PLACES, MOST_JOBS, LOOKED_THROUGH = 200, 30, 400
+MOST_PLACES, MOST_JOBS, LOOKED_THROUGH, MOST_TOLD = 200, 30, 400, 6
 
 
 class Action(NamedTuple):
@@ -111,6 +112,14 @@ def jobs_of(artifact: Artifact, there: Iterable[ArtifactPlace]) -> list[tuple[Jo
     if artifact.made_by:
         found[artifact.made_by.pk] = (artifact.made_by, "made")
     return sorted(found.values(), key=lambda pair: -pair[0].pk)[:MOST_JOBS]
+
+
+def told_by(job: Job) -> list[Artifact]:
+    """The models that the job made, brought or found, newest first; no more than a verdict has room for."""
+    if job.kind not in kinds_of_models():
+        return []
+    rows = Artifact.objects.filter(Q(made_by=job) | Q(places__job=job)).distinct()
+    return list(rows.only("pk", "name").order_by("-pk")[:MOST_TOLD])
 
 
 # ---------- what can be done ----------
