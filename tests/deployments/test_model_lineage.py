@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+from django.utils import translation
 
 from deployments.models import Artifact, Job
 from deployments.services import lineage_drawing, model_lineage
@@ -11,6 +12,12 @@ from deployments.services.model_lineage import Further, Node, of, walk
 from tests.deployments.model_rows import artifact
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def in_english():
+    with translation.override("en"):
+        yield
 
 
 def shape(root):
