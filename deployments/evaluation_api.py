@@ -10,7 +10,7 @@ from console.idempotency import answer_once
 from deployments.artifacts.prompts import LANGUAGES
 from deployments.asked import Strict, user_of
 from deployments.models import Artifact
-from deployments.services import evaluating, evaluation_page, evaluations, jobs
+from deployments.services import evaluating, evaluation_page, evaluations, jobs, model_changes
 
 router = Router(tags=["models"])
 
@@ -47,7 +47,7 @@ def _standing(artifact: Artifact) -> dict[str, Any]:
 )
 def create_evaluation(request: HttpRequest, pk: int, new: NewEvaluation) -> HttpResponse:
     def make() -> tuple[int, dict[str, Any]]:
-        choice = evaluating.choose(evaluating.find(str(pk)), str(new.copy_id or ""), str(new.parent_copy_id or ""))
+        choice = evaluating.choose(model_changes.find(pk), str(new.copy_id or ""), str(new.parent_copy_id or ""))
         job = evaluating.queue(choice, new.params, by=user_of(request), ticket=new.ticket, wait=new.wait)
         return 201, jobs.as_json(job)
 
@@ -57,16 +57,16 @@ def create_evaluation(request: HttpRequest, pk: int, new: NewEvaluation) -> Http
 
 @router.get("/models/{int:pk}/evaluations", summary="How a model stands, and its evaluations")
 def list_evaluations(request: HttpRequest, pk: int) -> HttpResponse:
-    artifact = evaluating.find(str(pk))
+    artifact = model_changes.find(pk)
     rows = evaluations.of_artifact(artifact)[:200]
     return Answer({**_standing(artifact), "evaluations": [evaluations.as_json(row) for row in rows]})
 
 
 @router.post("/models/{int:pk}/promotion", summary="Promote a model against its evaluation")
 def promote(request: HttpRequest, pk: int, why: Reason) -> HttpResponse:
-    artifact = evaluating.find(str(pk))
+    artifact = model_changes.find(pk)
     evaluations.promote(artifact, why.reason, by=user_of(request))
-    return Answer(_standing(evaluating.find(str(pk))))
+    return Answer(_standing(model_changes.find(pk)))
 
 
 @router.get("/evaluations/{int:pk}", summary="One evaluation")

@@ -10,60 +10,20 @@ import contextlib
 import dataclasses
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 from deployments import locks
-from deployments.agent import ROOT, as_root, devices, processes, reboots, spool, stack_root
+from deployments.agent import as_root, devices, processes, reboots, spool
+from deployments.agent.attempt import Attempt, Signals, environment, root_of
 from deployments.agent.config import Config, load
-from deployments.agent.environment import passed_on
 from deployments.agent.execution import Outcome, StepRun
 from deployments.agent.writer import FULL, SpoolWriter
 from deployments.kinds import load as load_kind
 from deployments.stacks import evidence
-from deployments.steps import PYTHON, Evidence, Step, Text, read_params
-
-
-class Signals:
-    """SIGTERM asks for a cancel; SIGINT and SIGHUP are for others; every signal wakes the loop.
-
-    Handlers, not SIG_IGN, which the steps would inherit.
-    """
-
-    def __init__(self) -> None:
-        self.terminated = False
-        self.wakeup, write_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._handle)
-
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGTERM:
-            self.terminated = True
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """What one run works with."""
-
-    folder: Path
-    config: Config
-    spec: dict[str, Any]
-    writer: SpoolWriter
-    signals: Signals
-
-    def is_cancelled(self) -> bool:
-        return self.signals.terminated or self.is_unwanted()
-
-    def is_unwanted(self) -> bool:
-        """Whether somebody asked for a cancel; a signal alone may come from a server that shuts down."""
-        return (self.folder / "cancel").exists()
+from deployments.steps import Evidence, Step, Text, read_params
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -305,11 +265,6 @@ def settled(attempt: Attempt, step: Step, outcome: Outcome, told: Text | None) -
     return dataclasses.replace(outcome, reason=told) if told and outcome.state == "failed" else outcome
 
 
-def root_of(config: Config) -> Path:
-    """Below what the files that evidence names lie; those of a simulated server have a folder of their own."""
-    return config.root if config.simulated else Path("/")
-
-
 def _not_brought_about(wanted: Evidence) -> Text:
     return Text(
         f"命令没有报错，但 {wanted.file} 里没有“{wanted.value}”，因此按失败处理。请查看它最后的输出。",
@@ -374,26 +329,6 @@ def note_step(attempt: Attempt, n: int) -> None:
             path.unlink(missing_ok=True)  # no number is better than that of the step before
         words = os.strerror(error.errno or 0)
         attempt.writer.say(f"无法记下步骤编号（{words}）。The step's number could not be noted ({words}).")
-
-
-def environment(attempt: Attempt, step: Step, items: Path) -> dict[str, str]:
-    """What a step's program sees: a few of our own variables, the server's, the step's. Raises NoSuchNpu."""
-    env = passed_on()
-    env.setdefault("LANG", "C.UTF-8")
-    env["PYTHONUNBUFFERED"] = "1"
-    env["PYTHONIOENCODING"] = "utf-8"
-    if step.argv and step.argv[0] in (PYTHON, sys.executable):
-        env["PYTHONPATH"] = str(ROOT)
-        env["ASCEND_CONFIG"] = str(attempt.config.path)
-        env["ASCEND_STATE"] = str(attempt.config.state_dir)
-        env["ASCEND_STACKS"] = stack_root.of(attempt.config)
-    env |= attempt.config.env
-    env |= step.env
-    env["ASCEND_ITEMS"] = str(items)
-    env["ASCEND_ATTEMPT"] = attempt.spec["attempt"]
-    if step.npus:
-        env["ASCEND_RT_VISIBLE_DEVICES"] = devices.visible(attempt.config.state_dir, step.npus)
-    return env
 
 
 def _shown(argv: list[str]) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from deployments.artifacts import asked, reference_engine, task_scores, vllm_engine
+from deployments.artifacts import asked, config, reference_engine, task_scores, vllm_engine
 from deployments.artifacts.asked import Ask, CannotAnswer
 from deployments.artifacts.judge import Answer
 from deployments.artifacts.processes import Stopped, stop_by_signals
@@ -43,7 +43,7 @@ def look(ask: Ask) -> Text:
 
 def unlike(ask: Ask) -> list[Text]:
     """In what the two do not look like parent and child."""
-    parent, child = (_config(ask.model(role)) for role in asked.ROLES)
+    parent, child = (config.as_far_as_read(ask.model(role)) for role in asked.ROLES)
     different = [
         name for name in ("architectures", "hidden_size", "num_hidden_layers", "vocab_size")
         if parent.get(name) != child.get(name)
@@ -58,14 +58,6 @@ def unlike(ask: Ask) -> list[Text]:
             "same.",
         )
     ]
-
-
-def _config(folder: Path) -> dict[str, Any]:
-    try:
-        found = json.loads((folder / "config.json").read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def ask_one(ask: Ask, role: str, folder: Path) -> Text:

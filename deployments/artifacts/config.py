@@ -50,6 +50,14 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
+def as_far_as_read(folder: Path) -> dict[str, Any]:
+    """The model's config.json; {} where it cannot be read, which others tell of."""
+    try:
+        return read_json(folder / "config.json")
+    except BadModel:
+        return {}
+
+
 def _no_object(path: Path) -> BadModel:
     return BadModel(
         Text(

@@ -7,6 +7,7 @@ from deployments.steps import Text
 
 MOST = 1000
 PATH = r"/[^\x00-\x1f\x7f]{1,999}"  # also what forms check first
+EXAMPLE = "/data/models/Qwen3-8B"  # what they show instead of it
 UNSHOWN = re.compile(r"[\x00-\x1f\x7f\u2028\u2029\ud800-\udfff]")
 SYSTEM = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr")
 
@@ -31,6 +32,11 @@ def problem(path: str) -> Text | None:
 def tidy(path: str) -> str:
     """The path without a slash at its end."""
     return path.rstrip("/") or "/"
+
+
+def lock(path: str) -> str:
+    """Of a job that makes or deletes the model there: the same lock in every kind, however the path is written."""
+    return f"artifact:{tidy(path)}"
 
 
 def inside(path: str, folder: str) -> bool:

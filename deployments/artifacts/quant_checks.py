@@ -5,6 +5,7 @@ import os
 import posixpath
 import re
 import shutil
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from deployments.artifacts import BadModel, estimate, paths, recipes, target
 from deployments.artifacts.progress import amount
 from deployments.artifacts.read import Model, read
 from deployments.artifacts.recipes import Choice, Recipe
+from deployments.artifacts.tensors import open_regular
 from deployments.steps import Text
 
 Item = dict[str, Any]  # of a report, as agent/items.py takes it
@@ -271,6 +273,9 @@ def _calibration(taken: Taken, asked: Asked, catalogue: recipes.Catalogue) -> No
             return
     else:
         path = Path(name)
+    if _is_endless(path):
+        taken.refuse(_bad_rows(path, "不是文件", "it is no file").text)
+        return
     if path.suffix != ".jsonl":
         taken.say("calibration", "校准集", "Calibration set", name)
         return
@@ -283,6 +288,14 @@ def _calibration(taken: Taken, asked: Asked, catalogue: recipes.Catalogue) -> No
     taken.say("calibration", "校准集", "Calibration set", f"{name}: {rows} 行 rows. {shown}")
 
 
+def _is_endless(path: Path) -> bool:
+    """Whether it is a pipe, a device or the like; what cannot be looked at is told of by who reads it."""
+    try:
+        return stat.S_IFMT(path.stat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR)
+    except OSError:
+        return False
+
+
 def calibration_rows(path: Path) -> tuple[int, list[str]]:
     """How many rows, and the first ones. Raises BadModel naming the line that is wrong."""
     if wrong := None if CLEAN.fullmatch(str(path)) else path:
@@ -290,9 +303,9 @@ def calibration_rows(path: Path) -> tuple[int, list[str]]:
     first: list[str] = []
     n = 0
     try:
-        if path.stat().st_size > MOST_CALIBRATION:
-            raise _bad_rows(path, "超过 200 MB", "it is larger than 200 MB")
-        with path.open(encoding="utf-8") as file:
+        with os.fdopen(open_regular(path), encoding="utf-8") as file:
+            if os.fstat(file.fileno()).st_size > MOST_CALIBRATION:
+                raise _bad_rows(path, "超过 200 MB", "it is larger than 200 MB")
             for n, line in enumerate(file, 1):
                 if n > MOST_ROWS:
                     raise _bad_rows(path, f"超过 {MOST_ROWS} 行", f"it has more than {MOST_ROWS} rows")

@@ -24,7 +24,7 @@ PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 HALF = (".incomplete", ".part", ".aria2", ".tmp", ".crdownload", ".download")
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tiktoken.model", "vocab.txt", "spiece.model")
 QUANT_PARTS = ("_scale", "_offset", "scale", "offset", "quant_bias", "scale_bias", "scale_inv", "_second")
-BLOCK, READERS, MOST_PROBLEMS = 4096, 8, 50
+BLOCK, READERS, MOST_PROBLEMS, MOST_DTYPES = 4096, 8, 50, 20
 
 
 class Problem(NamedTuple):
@@ -74,8 +74,9 @@ class Model:
         return not self.problems
 
     def as_json(self) -> dict[str, Any]:
-        """Short enough to travel: at most 50 problems and pickles."""
+        """Of a size that can be cut to travel: at most 50 problems and pickles, and 20 types."""
         made = asdict(self)
+        made["dtypes"] = {name[:20]: size for name, size in list(self.dtypes.items())[:MOST_DTYPES]}
         made["pickles"] = [name[:200] for name in self.pickles[:MOST_PROBLEMS]]
         shown = self.problems[:MOST_PROBLEMS]
         made["problems"] = [[one.code, [words[:200] for words in one.text], one.missing] for one in shown]
@@ -270,14 +271,22 @@ def _dtypes(headers: Iterable[Header]) -> dict[str, int]:
 def _fingerprint(folder: Path, weights: list[str], headers: dict[str, Header]) -> str:
     made = hashlib.sha256()
     for name in ("config.json", DESCRIPTION, ADAPTER):
-        path = folder / name
-        if path.is_file():
-            made.update(name.encode() + hashlib.sha256(path.read_bytes()).digest())
+        if (data := _begin(folder / name)) is not None:
+            made.update(name.encode() + hashlib.sha256(data).digest())
     with ThreadPoolExecutor(READERS) as pool:
         read = pool.map(lambda name: _blocks(folder / name, headers.get(name)), sorted(weights))
         for name, part in zip(sorted(weights), read, strict=True):
             made.update(name.encode(errors="surrogateescape") + b"\0" + part)
     return made.hexdigest()
+
+
+def _begin(path: Path) -> bytes | None:
+    """What a file holds, of one that is larger than any JSON of a model its begin; None where it is no file."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            return file.read(config.MOST_BYTES)
+    except OSError:
+        return None
 
 
 def _blocks(path: Path, known: Header | None) -> bytes:

@@ -7,12 +7,15 @@ another calibration set. It reads files only: importing the package would take s
 
 import importlib.metadata
 import json
+import os
 import pathlib
 import re
+import stat
 import sys
 from typing import Any
 
 MOST_BYTES = 1024 * 1024
+MOST_ROWS = 1000
 FAMILY = re.compile(r"def get_model_pedigree\(.*?return\s+['\"]([^'\"]+)['\"]", re.DOTALL)
 GROUP = "msmodelslim.model_adapter.plugins"
 
@@ -36,16 +39,39 @@ def family_of(home: pathlib.Path, value: str) -> str:
     return module[1] if len(module) > 1 else ""
 
 
+def content(path: "str | pathlib.Path") -> bytes:
+    """Raises ValueError and OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would hold us, and a device never end
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is no file")
+        text = file.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise ValueError("it is larger than 1 MB")
+    return text
+
+
 def load(path: "str | pathlib.Path") -> "dict[str, Any]":
     import yaml  # a requirement of msModelSlim
 
-    text = pathlib.Path(path).read_bytes()[: MOST_BYTES + 1]
-    if len(text) > MOST_BYTES:
-        raise ValueError("it is larger than 1 MB")
-    data = yaml.safe_load(text)
+    data = yaml.safe_load(content(path))
     if not isinstance(data, dict) or not isinstance(data.get("spec"), dict):
         raise ValueError("it has no spec")
     return data
+
+
+def word(value: Any) -> str:
+    """A text or number as a text. YAML makes lists of lists of lists of a few lines, which would be gigabytes."""
+    return str(value) if isinstance(value, (str, int, float)) else ""
+
+
+def bits(label: "dict[str, Any]", name: str) -> "int | None":
+    value = label.get(name)
+    return value if isinstance(value, int) else None
+
+
+def words(values: Any) -> "list[str]":
+    return [word(one) for one in values[:MOST_ROWS]] if isinstance(values, list) else []
 
 
 def row(path: "str | pathlib.Path", family: str = "") -> "dict[str, Any]":
@@ -55,15 +81,16 @@ def row(path: "str | pathlib.Path", family: str = "") -> "dict[str, Any]":
     label = meta.get("label") or {}
     save = spec.get("save") or [{}]
     return {
-        "path": str(path), "family": family, "api": str(data.get("apiversion", "")),
-        "id": str(meta.get("config_id", pathlib.Path(path).stem)), "score": float(meta.get("score") or 0),
-        "w_bit": label.get("w_bit"), "a_bit": label.get("a_bit"), "sparse": bool(label.get("is_sparse")),
-        "kv": bool(label.get("kv_cache")), "fa": label.get("fa_bit") or (8 if label.get("fa_quant") else None),
-        "models": [str(name) for name in meta.get("verified_model_types") or []],
-        "tags": {str(name): [[str(tag) for tag in tags] for tags in rows]
+        "path": str(path), "family": family, "api": word(data.get("apiversion", "")),
+        "id": word(meta.get("config_id", pathlib.Path(path).stem)), "score": float(meta.get("score") or 0),
+        "w_bit": bits(label, "w_bit"), "a_bit": bits(label, "a_bit"), "sparse": bool(label.get("is_sparse")),
+        "kv": bool(label.get("kv_cache")), "fa": bits(label, "fa_bit") or (8 if label.get("fa_quant") else None),
+        "models": words(meta.get("verified_model_types")),
+        "tags": {word(name): [words(tags) for tags in rows[:MOST_ROWS]]
                  for name, rows in (meta.get("verified_tags") or {}).items()},
-        "runner": str(spec.get("runner") or ""), "dataset": str(spec.get("dataset") or spec.get("calib_dataset") or ""),
-        "saver": str((save[0] or {}).get("type", "") if isinstance(save, list) and save else ""),
+        "runner": word(spec.get("runner") or ""),
+        "dataset": word(spec.get("dataset") or spec.get("calib_dataset") or ""),
+        "saver": word((save[0] or {}).get("type", "") if isinstance(save, list) and save else ""),
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from deployments.artifacts import BadModel, digests, in_use, paths, read, report
-from deployments.artifacts.files import SKIPPED
+from deployments.artifacts.files import SKIPPED, unreadable
 from deployments.artifacts.progress import amount
 from deployments.artifacts.state import folder as state_folder
 from deployments.artifacts.target import part_of
@@ -59,11 +59,33 @@ def remove(path: str, fingerprint: str) -> Text:
             f"{folder} 没有删除（{error.strerror}）。请让 Agent 的账号可以改动 {folder.parent}。",
             f"{folder} was not deleted ({error.strerror}). Let the agent's account change {folder.parent}.",
         )
-    if used := who_uses(aside, folder):
-        aside.rename(folder)
-        return used
+    if changed := _changed(aside, folder, fingerprint):
+        return changed
     print(f"{folder}: {amount(size)}", flush=True)
     return _rest(folder, aside)
+
+
+def _changed(aside: Path, folder: Path, fingerprint: str) -> Text | None:
+    """Look once more at what has the other name by now: it may have been put there since the first look. What may not
+    go gets its name back."""
+    try:
+        check(aside, fingerprint)
+        return None
+    except BadModel as error:
+        why = error.text
+    except OSError as error:
+        why = unreadable(aside, error).text
+    try:
+        if os.path.lexists(folder):
+            raise FileExistsError(17, "File exists")
+        aside.rename(folder)
+        return Text(*(words.replace(str(aside), str(folder)) for words in why))
+    except OSError as error:
+        return Text(
+            f"{why.zh} 它现在在 {aside}，没能改回原名（{error.strerror}）。请手动改回。",
+            f"{why.en} It lies in {aside} now, and could not get its name back ({error.strerror}). Give it back by "
+            "hand.",
+        )
 
 
 def check(folder: Path, fingerprint: str) -> None:

@@ -18,6 +18,7 @@ from deployments.steps import Text
 
 DEEPEST = 4
 MOST_FOLDERS = 200_000
+MOST_SAID = 10  # problems of one model in the log
 FLAGS = ("--digests", "--known", "--")
 
 
@@ -94,6 +95,9 @@ def _is_model(names: set[str]) -> bool:
 
 def _tell_of(path: Path, *, with_digests: bool) -> bool:
     """Whether a model was told of; what is wrong with a folder is said on the log."""
+    if wrong := paths.problem(str(path)):  # nobody could name it to us again
+        print(f"{str(path).encode('unicode_escape').decode()}: {wrong.zh} {wrong.en}", file=sys.stderr)
+        return False
     try:
         model = read(path)
         digest = _digest(model, path) if with_digests else ""
@@ -120,8 +124,9 @@ def _line(model: Model) -> str:
     words = [model.format, model.architecture or "—", model.dtype or "—", amount(model.bytes)]
     if model.parameters:
         words.append(f"{model.parameters / 1e9:.3g} B parameters")
-    wrong = "; ".join(f"{one.text.zh} {one.text.en}" for one in model.problems)
-    return f"{model.path}: {', '.join(words)}" + (f" — {wrong}" if wrong else "")
+    wrong = "; ".join(f"{one.text.zh[:200]} {one.text.en[:200]}" for one in model.problems[:MOST_SAID])
+    more = f"; +{len(model.problems) - MOST_SAID}" if len(model.problems) > MOST_SAID else ""
+    return f"{model.path}: {', '.join(words)}" + (f" — {wrong}{more}" if wrong else "")
 
 
 if __name__ == "__main__":

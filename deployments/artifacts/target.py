@@ -17,6 +17,12 @@ def part_of(target: Path) -> Path:
     return target.parent / f".{target.name}{PART}"
 
 
+def whole_of(part: str) -> str:
+    """The path that a folder gets when it is whole; '' for one that is none of ours."""
+    parent, _slash, name = part.rpartition("/")
+    return f"{parent}/{name[1 : -len(PART)]}" if is_part(name) and len(name) > 1 + len(PART) else ""
+
+
 def is_part(name: str) -> bool:
     return name.startswith(".") and name.endswith(PART)
 

@@ -13,6 +13,7 @@ from deployments.artifacts import BadModel
 from deployments.steps import Text
 
 MOST_HEADER = 100_000_000  # what the format's own library takes
+MOST_DIMENSIONS, MOST_LENGTH = 64, 1 << 63  # torch has fewer; the product of a million lengths would take for ever
 # Bits of one number.
 BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
@@ -97,9 +98,11 @@ def _parsed(path: Path, raw: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
 def _tensor(row: Any) -> Tensor:
     """Raises TypeError, ValueError or KeyError."""
     begin, end = row["data_offsets"]
+    if len(row["shape"]) > MOST_DIMENSIONS:
+        raise ValueError("shape")
     made = Tensor(row["dtype"], tuple(row["shape"]), begin, end)
     numbers = (*made.shape, begin, end)
-    if not isinstance(made.dtype, str) or not all(type(n) is int and n >= 0 for n in numbers):
+    if not isinstance(made.dtype, str) or not all(type(n) is int and 0 <= n < MOST_LENGTH for n in numbers):
         raise ValueError(row)
     bits = BITS.get(made.dtype)
     if bits is not None and (made.numbers * bits + 7) // 8 != end - begin:

@@ -29,7 +29,7 @@ NOT_PROVEN: dict[str, Text] = {
     ),
 }
 BOTH_GARBLED = Text(
-    "有些提示词，父子模型的回答以同样的方式是乱码（例如随机权重的样例模型），它们不算子模型的错。",
+    "有些提示词，父子模型的回答以同样的方式是乱码（例如随机权重的示例模型），它们不算子模型的错。",
     "To some prompts both models gave answers that are garbled in the same way, as a sample model with random weights "
     "does; they do not count against the child.",
 )

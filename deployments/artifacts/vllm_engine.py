@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deployments.artifacts import config
 from deployments.artifacts.asked import Ask, CannotAnswer
 from deployments.artifacts.engine_failures import ended_early
 from deployments.artifacts.judge import Answer
@@ -130,10 +131,7 @@ def serving(ask: Ask, model: Path, *, quantized: bool) -> Iterator[Server]:
 
 def length_of(ask: Ask, model: Path) -> int:
     """The greatest length: what was asked for, or what the model takes where that is less."""
-    try:
-        own = json.loads((model / "config.json").read_bytes()).get("max_position_embeddings")
-    except (OSError, ValueError, AttributeError):
-        own = None
+    own = config.as_far_as_read(model).get("max_position_embeddings")
     return min(ask.max_length, own) if isinstance(own, int) and own > 0 else ask.max_length
 
 

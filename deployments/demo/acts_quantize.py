@@ -40,7 +40,9 @@ def _take(scene: Scene, asked: Asked) -> Act:
     if choice.recipe is None:
         return Ended(1, no_recipe(known, asked))
     words = LEVELS[choice.level]
-    yield _item("recipe", "将使用的配方", "The recipe that is taken", f"{choice.recipe.id}: {words.zh} {words.en}")
+    said = f"{choice.recipe.id}: {words.zh} {words.en}"
+    verdict = "ok" if choice.is_exact else "warning"
+    yield _item("recipe", "将使用的配方", "The recipe that is taken", said, verdict)
     if size := _bytes(model):
         found = estimate.output(size, 0, str(model.get("dtype") or ""), asked.type)
         sizes = f"{amount(found.low)} – {amount(found.high)}"
@@ -49,9 +51,9 @@ def _take(scene: Scene, asked: Asked) -> Act:
     return DONE
 
 
-def _item(key: str, zh: str, en: str, found: str) -> Item:
+def _item(key: str, zh: str, en: str, found: str, verdict: str = "ok") -> Item:
     return Item(
-        key=f"quantize.{key}", title=[zh, en], verdict="ok", found=found, wanted=None, remedy=None, job=None
+        key=f"quantize.{key}", title=[zh, en], verdict=verdict, found=found, wanted=None, remedy=None, job=None
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from deployments import locks
 from deployments.agent import reboots as agent_reboots
 from deployments.agent import runner, spool
 from deployments.agent.adopt import Adopter
+from deployments.agent.attempt import Attempt, Signals
 from deployments.agent.config import Config
 from deployments.agent.execution import Outcome, judge
 from deployments.agent.heard import Heard
@@ -70,7 +71,7 @@ class Play:
         self.began_before = (folder / "lines").exists()
         spec: dict[str, Any] = json.loads((folder / "spec.json").read_text())
         writer = SpoolWriter(folder / "lines")
-        self.attempt = runner.Attempt(folder, config, spec, writer, cast("runner.Signals", NoSignals()))
+        self.attempt = Attempt(folder, config, spec, writer, cast(Signals, NoSignals()))
         self.fault = str(spec["params"].get("fault") or "")
         self.acts = self._run(mark)
 

@@ -6,6 +6,8 @@ by then, was changed since, is a link or was never found stays, and its item say
 
 from dataclasses import dataclass
 
+from deployments.artifacts.paths import lock
+from deployments.artifacts.target import whole_of
 from deployments.steps import Step, Text, param, python_module
 
 TITLE = Text("清理", "Clean up")
@@ -50,9 +52,15 @@ def category_of(target: str) -> str:
 
 
 def locks(p: Params) -> list[str]:
-    """What an installation fetches and makes is held like it holds it: an image is used only a step after it came."""
+    """What an installation fetches and makes is held like it holds it: an image is used only a step after it came.
+
+    So is the half of a model by the name that it will have: a job may work for hours without writing into it.
+    """
     fetched = {"stacks", "downloads", "images"}
-    return ["stack"] if fetched & {category_of(name) for name in p.targets} else ["cleanup"]
+    halves = {whole_of(path) for category, _colon, path in (name.partition(":") for name in p.targets)
+              if category == "downloads"} - {""}  # fmt: skip
+    held = "stack" if fetched & {category_of(name) for name in p.targets} else "cleanup"
+    return [held, *sorted(map(lock, halves))]
 
 
 def steps(p: Params) -> list[Step]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deployments.artifacts.convert_words import NOT_FOR_VLLM, WAYS
-from deployments.artifacts.paths import PATH
+from deployments.artifacts.paths import EXAMPLE, PATH, lock
 from deployments.artifacts.quant_failures import ATC, LITE, MODELSLIM
 from deployments.artifacts.target import part_of
 from deployments.stacks.cann_layer import with_env
@@ -26,12 +26,13 @@ class Params:
         zh="模型",
         en="Model",
         pattern=PATH,
+        example=EXAMPLE,
         help=Text(
             "模型目录；转换图时是文件（.onnx、.air、.mindir）。",
             "A model's folder; for graphs a file (.onnx, .air, .mindir).",
         ),
     )
-    target: str = param("new_folder", zh="结果目录", en="Folder of the result", pattern=PATH)
+    target: str = param("new_folder", zh="结果目录", en="Folder of the result", pattern=PATH, example=EXAMPLE)
     how: str = param(
         "text",
         zh="转换方式",
@@ -71,7 +72,7 @@ class Params:
 
 
 def locks(p: Params) -> list[str]:
-    return [f"artifact:{p.target}"]
+    return [lock(p.target)]
 
 
 def step(p: Params, do: str) -> list[str]:

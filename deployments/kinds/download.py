@@ -6,7 +6,7 @@ there and checked; until then nothing of it is offered. `download_look` tells be
 
 from dataclasses import dataclass
 
-from deployments.artifacts.paths import PATH
+from deployments.artifacts.paths import EXAMPLE, PATH, lock
 from deployments.artifacts.there import THERE
 from deployments.steps import Step, Text, param, python_module
 
@@ -29,7 +29,7 @@ class Params:
     revision: str = param(
         "text", zh="版本", en="Revision", default="", pattern=r"([A-Za-z0-9][A-Za-z0-9._/+-]{0,199})?"
     )
-    target: str = param("new_folder", zh="目录", en="Folder", default="", pattern=f"({PATH})?")
+    target: str = param("new_folder", zh="目录", en="Folder", default="", pattern=f"({PATH})?", example=EXAMPLE)
     only: list[str] = param("texts", zh="只要", en="Only", default=[])
     leave_out: list[str] = param("texts", zh="不要", en="Leave out", default=[])
     pickles: bool = param(
@@ -40,13 +40,13 @@ class Params:
         "flag", zh="就地登记，不复制", en="List it where it lies, without a copy", default=False,
     )  # fmt: skip
     at_once: int = param("integer", zh="同时下载的文件数", en="Files at once", default=4, least=1, most=MOST_AT_ONCE)
-    folder: str = param("text", zh="写入", en="Written to", default="", pattern=f"({PATH})?")
+    folder: str = param("text", zh="写入", en="Written to", default="", pattern=f"({PATH})?", example=EXAMPLE)
     endpoint: str = param("text", zh="站点", en="Hub", default="")
     private: bool = param("flag", zh="用本站的令牌", en="With this site's tokens", default=False)
 
 
 def locks(p: Params) -> list[str]:
-    return [] if p.in_place else [f"artifact:{p.folder}"]
+    return [] if p.in_place else [lock(p.folder)]
 
 
 def arguments(p: Params) -> list[str]:

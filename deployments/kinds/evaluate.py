@@ -28,8 +28,8 @@ JUDGE_S = 600.0
 
 @dataclass(frozen=True)
 class Params:
-    child: str = param("artifact", zh="要评测的模型", en="Model to evaluate", pattern=paths.PATH)
-    parent: str = param("artifact", zh="父模型", en="Its parent", pattern=paths.PATH)
+    child: str = param("artifact", zh="要评测的模型", en="Model to evaluate", pattern=paths.PATH, example=paths.EXAMPLE)
+    parent: str = param("artifact", zh="父模型", en="Its parent", pattern=paths.PATH, example=paths.EXAMPLE)
     engine: str = param(
         "choice", zh="引擎", en="Engine", default="auto", choices=asked.ENGINES,
         help=Text("auto：有 NPU 用 vLLM；没有 NPU 而子模型已量化时用“参考”引擎。",

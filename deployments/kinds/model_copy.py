@@ -5,7 +5,7 @@ Resumable as a download is. Each file is compared with the digest that the other
 
 from dataclasses import dataclass
 
-from deployments.artifacts.paths import PATH
+from deployments.artifacts.paths import EXAMPLE, PATH, lock
 from deployments.artifacts.there import THERE
 from deployments.steps import Step, Text, param, python_module
 
@@ -18,8 +18,8 @@ STEP_TIMEOUT_S = 7 * 24 * 3600.0
 @dataclass(frozen=True)
 class Params:
     server: str = param("text", zh="来自服务器", en="From server", pattern="[a-z0-9][a-z0-9-]{0,62}")
-    model: str = param("text", zh="那里的目录", en="Folder there", pattern=PATH)
-    folder: str = param("new_folder", zh="写入", en="Written to", pattern=PATH)
+    model: str = param("text", zh="那里的目录", en="Folder there", pattern=PATH, example=EXAMPLE)
+    folder: str = param("new_folder", zh="写入", en="Written to", pattern=PATH, example=EXAMPLE)
     address: str = param("text", zh="地址", en="Address", pattern=r"[A-Za-z0-9.:_-]{1,253}")
     port: int = param("integer", zh="端口", en="Port", least=1, most=65535)
     pair: str = param("text", zh="复制编号", en="Number of the copy", pattern="[0-9a-f]{32}")
@@ -27,7 +27,7 @@ class Params:
 
 
 def locks(p: Params) -> list[str]:
-    return [f"artifact:{p.folder}"]
+    return [lock(p.folder)]
 
 
 def steps(p: Params) -> list[Step]:

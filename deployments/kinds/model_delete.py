@@ -3,7 +3,7 @@ where another one lies there by now, where anything else is in it, and where a p
 
 from dataclasses import dataclass
 
-from deployments.artifacts.paths import PATH
+from deployments.artifacts.paths import EXAMPLE, PATH, lock
 from deployments.steps import Step, Text, param, python_module
 
 TITLE = Text("删除模型", "Delete a model")
@@ -21,7 +21,7 @@ STEP_TIMEOUT_S = 2 * 3600.0  # thousands of files on a slow storage
 
 @dataclass(frozen=True)
 class Params:
-    path: str = param("artifact", zh="模型", en="Model", pattern=PATH)
+    path: str = param("artifact", zh="模型", en="Model", pattern=PATH, example=EXAMPLE)
     confirm: str = param(
         "text",
         zh="确认",
@@ -37,7 +37,7 @@ class Params:
 
 
 def locks(p: Params) -> list[str]:
-    return [f"artifact:{p.path}"]
+    return [lock(p.path)]
 
 
 def steps(p: Params) -> list[Step]:

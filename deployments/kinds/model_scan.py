@@ -5,7 +5,7 @@ Headers are read, no weights; with `digests` each file is read whole once, so th
 
 from dataclasses import dataclass
 
-from deployments.artifacts.paths import PATH
+from deployments.artifacts.paths import EXAMPLE, PATH
 from deployments.steps import Step, Text, param, python_module
 
 TITLE = Text("查找模型", "Look for models")
@@ -20,6 +20,7 @@ class Params:
         zh="目录",
         en="Folder",
         pattern=PATH,
+        example=EXAMPLE,
         help=Text(
             "模型本身的目录，或放着许多模型的目录；向下找四层。",
             "The folder of a model, or one that holds many; four levels below it are looked at.",

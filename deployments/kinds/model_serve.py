@@ -6,7 +6,7 @@ own key, and reads that one folder alone. What it sends is not hidden from the n
 
 from dataclasses import dataclass
 
-from deployments.artifacts.paths import PATH
+from deployments.artifacts.paths import EXAMPLE, PATH
 from deployments.steps import Step, Text, param, python_module
 
 TITLE = Text("提供模型给另一台服务器", "Hand a model to another server")
@@ -17,7 +17,7 @@ STEP_TIMEOUT_S = 7 * 24 * 3600.0
 
 @dataclass(frozen=True)
 class Params:
-    model: str = param("text", zh="模型目录", en="Folder of the model", pattern=PATH)
+    model: str = param("text", zh="模型目录", en="Folder of the model", pattern=PATH, example=EXAMPLE)
     pair: str = param("text", zh="复制编号", en="Number of the copy", pattern="[0-9a-f]{32}")
     port: int = param("integer", zh="端口", en="Port", least=1, most=65535)
 

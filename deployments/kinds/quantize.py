@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deployments.artifacts import modelslim, quant_words
-from deployments.artifacts.paths import PATH
+from deployments.artifacts.paths import EXAMPLE, PATH, lock
 from deployments.artifacts.quant_failures import MODELSLIM
 from deployments.artifacts.target import part_of
 from deployments.steps import Step, Text, param, python_module
@@ -23,12 +23,13 @@ BY_CONSOLE = Text("由控制台填写。", "The console fills it in.")
 
 @dataclass(frozen=True)
 class Params:
-    model: str = param("artifact", zh="模型", en="Model", pattern=PATH)
+    model: str = param("artifact", zh="模型", en="Model", pattern=PATH, example=EXAMPLE)
     target: str = param(
         "new_folder",
         zh="结果目录",
         en="Folder of the result",
         pattern=PATH,
+        example=EXAMPLE,
         help=Text("新目录，或空目录。", "A new folder, or an empty one."),
     )
     model_type: str = param(
@@ -69,6 +70,7 @@ class Params:
         en="Recipe of your own",
         default="",
         pattern=rf"|{PATH}",
+        example="/data/recipe.yaml",
         help=Text("服务器上的 YAML 文件；空为工具自带的。", "A YAML file on the server; empty takes the tool's own."),
     )
     calibration: str = param(
@@ -77,6 +79,7 @@ class Params:
         en="Calibration set",
         default="",
         pattern=rf"|[A-Za-z0-9._-]{{1,80}}|{PATH}",
+        example="/data/set.jsonl",
         help=Text(
             "空为配方自己的；或自带的名字（如 mix_calib.jsonl）；或服务器上的 jsonl 文件。",
             "Empty: the recipe's own. Or the name of a bundled one, such as mix_calib.jsonl; or a jsonl file on the "
@@ -100,7 +103,7 @@ class Params:
 
 def locks(p: Params) -> list[str]:
     """What is written, and the chosen NPUs."""
-    return [f"artifact:{p.target}", *(f"npu:{name}" for name in p.npus)]
+    return [lock(p.target), *(f"npu:{name}" for name in p.npus)]
 
 
 def arguments(p: Params) -> list[str]:

@@ -5,7 +5,7 @@ What it answers is nonsense. With 28 layers msModelSlim takes it by its recipe o
 
 from dataclasses import dataclass
 
-from deployments.artifacts.paths import PATH
+from deployments.artifacts.paths import EXAMPLE, PATH, lock
 from deployments.artifacts.sample import KINDS, LAYERS
 from deployments.artifacts.there import THERE
 from deployments.steps import Step, Text, param, python_module
@@ -24,14 +24,14 @@ class Params:
         help=Text("28 层可用于量化；2 层更小。", "28 for quantizing; 2 is smaller."),
     )  # fmt: skip
     target: str = param(
-        "new_folder", zh="目录", en="Folder", default="", pattern=f"({PATH})?",
+        "new_folder", zh="目录", en="Folder", default="", pattern=f"({PATH})?", example=EXAMPLE,
         help=Text("留空：服务器的模型目录下的 sample-<结构>-<层数>。", "Empty: below the server's folder of models."),
     )  # fmt: skip
-    folder: str = param("text", zh="写入", en="Written to", default="", pattern=f"({PATH})?")
+    folder: str = param("text", zh="写入", en="Written to", default="", pattern=f"({PATH})?", example=EXAMPLE)
 
 
 def locks(p: Params) -> list[str]:
-    return [f"artifact:{p.folder}"]
+    return [lock(p.folder)]
 
 
 def steps(p: Params) -> list[Step]:

@@ -50,6 +50,12 @@ class Artifact(models.Model):
         return self.name
 
 
+class PlaceQuerySet(models.QuerySet["ArtifactPlace"]):
+    def present(self) -> "PlaceQuerySet":
+        """Copies that lie there, as far as is known, on servers of the fleet: what is on others nobody gets at."""
+        return self.filter(gone_at=None, server__decommissioned_at=None)
+
+
 class ArtifactPlace(models.Model):
     """A folder on a server. `problems`: [[code, [zh, en], missing]] of what is wrong with this copy.
 
@@ -65,6 +71,8 @@ class ArtifactPlace(models.Model):
     first_at = models.DateTimeField(default=timezone.now)
     seen_at = models.DateTimeField(default=timezone.now)
     gone_at = models.DateTimeField(null=True, blank=True)
+
+    objects = PlaceQuerySet.as_manager()
 
     class Meta:
         ordering = ["server", "path"]

@@ -6,15 +6,16 @@ artifact that lies elsewhere too keeps its name, parent and history whoever tell
 
 import contextlib
 import re
+from pathlib import PurePosixPath
 from typing import Any
 
 import redis
 from django.db import transaction
-from django.db.models import QuerySet
 from django.utils import timezone
 
 from console import live, untrusted
 from deployments.artifacts import paths
+from deployments.artifacts.scan import DEEPEST
 from deployments.models import Artifact, ArtifactPlace, Attempt, Job, Server, Via
 from deployments.services import told
 
@@ -30,6 +31,17 @@ NUMBERS = (
 FLAGS = ("tied", "remote_code", "tokenizer")
 
 
+# What a job of that kind may say of how a model came about; any other has only found it.
+MADE_BY = {
+    "download": (Via.DOWNLOADED, Via.UPLOADED, Via.COPIED),
+    "model_copy": (Via.COPIED,),
+    "sample_model": (Via.SAMPLE,),
+    "convert": (Via.CONVERTED,),
+    "quantize": (Via.QUANTIZED,),
+}
+SILENT = ("evaluate",)  # what it judges may not become another model while it runs
+
+
 class Untold(ValueError):
     """What was told makes no artifact."""
 
@@ -39,9 +51,10 @@ def artifact_told(attempt: Attempt, data: dict[str, Any]) -> None:
     """A folder of the server holds this model."""
     server, job = attempt.job.server, attempt.job
     path, model = _path(data), data.get("model")
-    if not isinstance(model, dict):
+    if not isinstance(model, dict) or job.kind in SILENT:
         raise Untold("no model")
     artifact = _artifact(server, job, data, model)
+    _check_same(attempt, path, artifact)
     _place(server, job, path, artifact, model)
     tell_soon()
 
@@ -49,20 +62,45 @@ def artifact_told(attempt: Attempt, data: dict[str, Any]) -> None:
 @told.handles("artifact_gone")
 def gone_told(attempt: Attempt, data: dict[str, Any]) -> None:
     """Nothing lies in that folder of the server any more, nor below it."""
-    _mark_gone(attempt.job, _path(data), ArtifactPlace.objects.all())
+    _mark_gone(attempt.job, _in_folder(attempt.job, _path(data)))
 
 
 @told.handles("scan_done")
 def scan_told(attempt: Attempt, data: dict[str, Any]) -> None:
-    """A folder was looked through: what was known below it, and was not told by this job, is gone."""
-    _mark_gone(attempt.job, _path(data), ArtifactPlace.objects.exclude(job=attempt.job))
+    """A folder was looked through: what was known where the look went, and was not told by this job, is gone.
+
+    What another job has told of since this one was sent may have come behind the look's back: it is there.
+    """
+    folder = _path(data)
+    here = _in_folder(attempt.job, folder)
+    told_of = [row.path for row in here if row.job_id == attempt.job_id]
+    since = attempt.pushed_at
+    older = [row for row in here if row.job_id != attempt.job_id and (since is None or row.seen_at < since)]
+    _mark_gone(attempt.job, [row for row in older if _looked(row.path, folder, told_of)])
 
 
-def _mark_gone(job: Job, folder: str, rows: QuerySet[ArtifactPlace]) -> None:
-    """Of these rows, those of the job's server in that folder."""
-    here = rows.filter(server=job.server, gone_at=None).only("path")
-    gone = [row.pk for row in here if paths.inside(row.path, folder)]
-    ArtifactPlace.objects.filter(pk__in=gone).update(gone_at=timezone.now(), job=job)
+def _check_same(attempt: Attempt, path: str, artifact: Artifact) -> None:
+    """An attempt says once what lies in a folder: else it could make rows without end. Raises Untold."""
+    here = ArtifactPlace.objects.filter(server=attempt.job.server, path=path, job=attempt.job)
+    since = attempt.pushed_at or attempt.job.created_at  # by our own clock
+    if here.filter(seen_at__gte=since).exclude(artifact=artifact).exists():
+        raise Untold("another model in the same folder")
+
+
+def _in_folder(job: Job, folder: str) -> list[ArtifactPlace]:
+    """What lies in that folder of the job's server, as far as is known."""
+    rows = ArtifactPlace.objects.filter(server=job.server, gone_at=None).only("path", "job", "seen_at")
+    return [row for row in rows if paths.inside(row.path, folder)]
+
+
+def _looked(path: str, folder: str, told_of: list[str]) -> bool:
+    """Whether a look at the folder gets to that path: it goes so deep alone, and not into a model."""
+    deep = len(PurePosixPath(path).parts) - len(PurePosixPath(folder).parts)
+    return deep <= DEEPEST and not any(paths.inside(path, one) for one in told_of)
+
+
+def _mark_gone(job: Job, rows: list[ArtifactPlace]) -> None:
+    ArtifactPlace.objects.filter(pk__in=[row.pk for row in rows]).update(gone_at=timezone.now(), job=job)
     tell_soon()
 
 
@@ -89,7 +127,7 @@ def _artifact(server: Server, job: Job, data: dict[str, Any], model: dict[str, A
     fingerprint = _fingerprint(model.get("fingerprint"))
     if not fingerprint:
         raise Untold("no fingerprint")
-    via = data.get("via") if data.get("via") in Via.values else Via.FOUND
+    via = data.get("via") if data.get("via") in MADE_BY.get(job.kind, ()) else Via.FOUND
     parent = Artifact.objects.filter(fingerprint=_fingerprint(data.get("parent"))).first()
     name = model.get("name")
     made = {
@@ -106,17 +144,22 @@ def _artifact(server: Server, job: Job, data: dict[str, Any], model: dict[str, A
     }
     artifact, new = Artifact.objects.get_or_create(fingerprint=fingerprint, defaults=made)
     if not new:
-        _fill_in(artifact, made)
+        _fill_in(artifact, made, alone=not _lies_elsewhere(artifact, server))
     return artifact
 
 
-def _fill_in(artifact: Artifact, made: dict[str, Any]) -> None:
-    """What was unknown of an artifact until now: its digest, its origin, and that it lies on a real server too."""
+def _lies_elsewhere(artifact: Artifact, server: Server) -> bool:
+    return artifact.places.filter(gone_at=None).exclude(server=server).exists()
+
+
+def _fill_in(artifact: Artifact, made: dict[str, Any], *, alone: bool) -> None:
+    """What was unknown of an artifact until now: its digest, its origin where it lies on this server `alone`, and that
+    it lies on a real server too."""
     changed = []
     if made["digest"] and not artifact.digest:
         artifact.digest = made["digest"]
         changed.append("digest")
-    if artifact.via == Via.FOUND and made["via"] not in (Via.FOUND, Via.COPIED):
+    if alone and artifact.via == Via.FOUND and made["via"] not in (Via.FOUND, Via.COPIED):
         for name in ("via", "made_by", "parent", "source"):
             setattr(artifact, name, made[name])
             changed.append(name)

@@ -43,7 +43,8 @@ def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     if wrong:
         raise Invalid(pick(wrong), _("Change it, then queue the job again."), code="bad_path")
     chip = _chip(server, how, str(params.get("soc_version", "")))
-    return {"how": how, "tools": tools, "activate": activate or stack_activate(server), "chip": chip}
+    folders = {"model": paths.tidy(model), "target": paths.tidy(target)}
+    return {**folders, "how": how, "tools": tools, "activate": activate or stack_activate(server), "chip": chip}
 
 
 def _chip(server: Server, how: str, given: str) -> str:

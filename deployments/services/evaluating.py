@@ -6,10 +6,10 @@ from typing import Any
 from django.conf import settings
 from django.utils.translation import gettext as _
 
-from console.errors import Conflict, Invalid, NotFound
+from console.errors import Conflict, Invalid
 from console.language import pick
 from console.models import User
-from deployments.artifacts import prompts
+from deployments.artifacts import paths, prompts
 from deployments.kinds import evaluate
 from deployments.models import Artifact, ArtifactPlace, Job, Server
 from deployments.services import filling, in_use, jobs, stacks
@@ -43,15 +43,6 @@ class Choice:
         return "reference" if self.artifact.format == "quantized" else "vllm"
 
 
-def find(artifact_id: str) -> Artifact:
-    """Raises NotFound."""
-    pk = int(artifact_id) if artifact_id.isdecimal() and len(artifact_id) < 18 else 0
-    found = Artifact.objects.select_related("parent").filter(pk=pk).first()
-    if found is None:
-        raise NotFound(_("There is no such model."), _("Choose one from the list of models."), code="unknown_artifact")
-    return found
-
-
 def place_id(artifact: Artifact, server: str, path: str) -> str:
     """The copy that a link names by server and path; '' for none."""
     found = artifact.places.filter(server__name=server[:63], path=path[:1000]).first()
@@ -60,7 +51,7 @@ def place_id(artifact: Artifact, server: str, path: str) -> str:
 
 def choose(artifact: Artifact, place_id: str = "", parent_id: str = "") -> Choice:
     """The copy that is named, else the first on a server that answers; and the parent beside it."""
-    lie = ArtifactPlace.objects.filter(gone_at=None).select_related("server", "artifact")
+    lie = ArtifactPlace.objects.present().select_related("server", "artifact")
     places = [one for one in lie.filter(artifact=artifact) if one.whole]
     beside = {p.server_id for p in lie.filter(artifact=artifact.parent)} if artifact.parent_id else set()
     places.sort(key=lambda one: (one.server_id not in beside, one.server.is_offline, one.server.name, one.path))
@@ -83,7 +74,7 @@ def _missing(artifact: Artifact, server: Server) -> str:
     parent = artifact.parent
     if parent is None:
         return _("It is not known which model %(name)s was made from. Choose the parent.") % {"name": artifact.name}
-    elsewhere = [f"{one.server.name}:{one.path}" for one in parent.places.filter(gone_at=None).select_related("server")]
+    elsewhere = [f"{one.server.name}:{one.path}" for one in parent.places.present().select_related("server")]
     words = {"parent": parent.name, "server": server.name, "places": ", ".join(elsewhere[:5])}
     if not elsewhere:
         return _("The parent %(parent)s lies on no server any more. Download it to %(server)s.") % words
@@ -100,8 +91,12 @@ def defaults() -> dict[str, float]:
 
 
 def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
-    """Where the stacks lie, and the site's budget where none is asked for. Raises Invalid, Conflict."""
-    check(params)
+    """Where the stacks lie, the folders as the console knows them, and the site's budget where none is asked for.
+
+    Raises Invalid, Conflict.
+    """
+    folders = {name: paths.tidy(str(params.get(name, ""))) for name in ("child", "parent")}
+    check({**params, **folders})
     root = stacks.row_of(server).has.root
     if held := holders(server, params.get("npus") or []):
         raise Conflict(
@@ -113,7 +108,7 @@ def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {name: value for name, value in defaults().items() if name not in params}
     if params.get("npus") and params.get("dtype", "auto") == "auto" and server.family.startswith("310P"):
         found["dtype"] = "float16"  # such chips have no bfloat16, which auto takes
-    return {**found, "stacks": root}
+    return {**found, **folders, "stacks": root}
 
 
 def holders(server: Server, bus_ids: list[str]) -> list[str]:

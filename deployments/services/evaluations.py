@@ -143,8 +143,7 @@ def judged(evaluation: Evaluation) -> tuple[Text, list[Text]]:
 def promotable(artifact: Artifact) -> bool:
     """May it be offered for deployments in production: it is as it was made, its last evaluation was passed, or an
     administrator took the responsibility."""
-    state = model_gate.state(artifact)
-    return state == "promotable" or (state == "original" and artifact.format == "hf")
+    return model_gate.state(artifact) in ("promotable", "original")
 
 
 def why_not(artifact: Artifact) -> str:

@@ -49,8 +49,8 @@ def choose_again(server: Server, job: Job) -> None:
 
 def check_filled(job: Job) -> None:
     """Raises Conflict where the console has not filled in yet what the job would run: it never came to its turn."""
-    if job.kind not in FILLERS or any(job.params.get(name) for name in kinds.load(job.kind).FILLED):
-        return  # not each of them has a value in every job
+    if job.kind not in FILLERS or "plan" not in kinds.load(job.kind).FILLED or job.params.get("plan"):
+        return  # only what runs a plan is filled in at its turn
     raise Conflict(
         _("Job #%(id)s never came to its turn, so there is no plan that it could run.") % {"id": job.pk},
         _("Retry it from its campaign, or queue a new one from the plan of its server."),

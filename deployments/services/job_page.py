@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from deployments import kinds
 from deployments.models import Attempt, Job, JobState, Step
-from deployments.services import filling, model_page, waiting
+from deployments.services import filling, waiting
 from deployments.services.job_list import verdict_counts
 from deployments.services.job_verdict import verdict
 from deployments.steps import BadParams, Text, read_params
@@ -180,7 +180,6 @@ def shown(job: Job, attempt: Attempt | None, attempts: list[Attempt]) -> dict[st
     failed_step = next((step for step in steps if step.state == "failed"), None)
     return {
         "items": items,
-        "models": model_page.told_by(job),
         "attention": sorted((item for item in items if item["verdict"] != "ok"), key=_rank),
         "fine": [item for item in items if item["verdict"] == "ok"],
         "worst": bad[:WORST_SHOWN],

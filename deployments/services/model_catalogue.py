@@ -10,7 +10,7 @@ from django.conf import settings
 
 from deployments.artifacts import known, sizes
 from deployments.artifacts.known import Known, Models
-from deployments.models import Artifact
+from deployments.models import Artifact, ArtifactPlace
 from deployments.steps import Text
 
 CARDS = (32, 64)
@@ -75,7 +75,7 @@ def lines(words: str = "", level: str = "") -> list[Line]:
 def _here() -> Mapping[str, list[Artifact]]:
     """{id: models} of those that lie somewhere now."""
     found: dict[str, list[Artifact]] = defaultdict(list)
-    rows = Artifact.objects.filter(places__gone_at=None, places__isnull=False).distinct()
+    rows = Artifact.objects.filter(pk__in=ArtifactPlace.objects.present().values("artifact"))
     for artifact in rows.only("pk", "name", "simulated", "format").order_by("simulated", "-pk"):
         if row := like(artifact.name):
             found[row.id].append(artifact)

@@ -13,7 +13,7 @@ from console.models import User
 from deployments.artifacts import paths
 from deployments.models import Artifact, ArtifactPlace, Job, Server
 from deployments.row_locks import lock_artifact
-from deployments.services import artifacts, jobs
+from deployments.services import artifacts, jobs, model_downloads
 
 MOST_NAME, MOST_NOTES = 200, 4000
 MOST_FOLDERS, MOST_LETTERS = 200, 40_000  # what one job names; more than that is looked for in their parents
@@ -28,6 +28,13 @@ def find(pk: int) -> Artifact:
             _("There is no model #%(id)s.") % {"id": pk}, _("Look for it in the list of models."), code="unknown_model"
         )
     return artifact
+
+
+def find_given(pk: str) -> Artifact:
+    """The model that a form or an address names by its number. Raises NotFound."""
+    if pk.isascii() and pk.isdecimal() and len(pk) < 18:
+        return find(int(pk))
+    raise NotFound(_("There is no such model."), _("Choose one from the list of models."), code="unknown_model")
 
 
 def edit(pk: int, *, name: str | None, notes: str | None, by: User) -> Artifact:
@@ -72,12 +79,15 @@ def _notes(notes: str) -> str:
 
 
 def root_of(server: Server | None) -> str:
-    """Where models of that server are looked for unless somebody says so: where most of them lie, else the site's
-    folder of models."""
+    """Where models of that server are looked for unless somebody says so: where most of them lie, else in the
+    site's folder of models; a site that names none of its own has them where the server's jobs put them."""
     places = list(_present(server)) if server else []
     parents = [path.rpartition("/")[0] for path in places]
     best = max(set(parents), key=lambda path: (parents.count(path), path), default="")
-    return best if best and not paths.problem(best) else settings.MODELS_ROOT
+    if best and not paths.problem(best):
+        return best
+    is_own = settings.MODELS_ROOT != model_downloads.DEFAULT_ROOT
+    return settings.MODELS_ROOT if is_own or server is None else model_downloads.root_of(server)
 
 
 def _present(server: Server) -> Iterable[str]:

@@ -9,6 +9,7 @@ from console.errors import Conflict, NotFound
 from console.models import User
 from deployments.artifacts import paths
 from deployments.models import ArtifactPlace, Job, Server
+from deployments.models.job import ENDED
 from deployments.services import filling, jobs, model_uses
 from deployments.services.model_uses import Use
 
@@ -50,9 +51,15 @@ def asked(place: ArtifactPlace) -> Asked:
             _("There is nothing to delete."),
             code="already_gone",
         )
-    others = ArtifactPlace.objects.filter(artifact=place.artifact, gone_at=None).exclude(pk=place.pk)
-    whole = [other for other in others.select_related("server").defer("server__facts") if other.whole]
-    return Asked(place, model_uses.of(place), whole)
+    others = ArtifactPlace.objects.present().filter(artifact=place.artifact).exclude(pk=place.pk)
+    rows = others.select_related("server").defer("server__facts")
+    return Asked(place, model_uses.of(place), [one for one in rows if one.whole and not _is_to_go(one)])
+
+
+def _is_to_go(place: ArtifactPlace) -> bool:
+    """Whether a job that deletes that copy is under way."""
+    open_ = Job.objects.filter(server=place.server_id, kind="model_delete").exclude(state__in=ENDED)
+    return any(paths.tidy(str(job.params.get("path", ""))) == place.path for job in open_.only("params"))
 
 
 def queue(place: ArtifactPlace, *, confirm: str, by: User, ticket: str = "") -> Job:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from deployments.models import Artifact, Job, Via
 from deployments.services import model_gate
+from deployments.templatetags.artifacts import format_word
 
 MOST_UP, MOST_NODES = 60, 200
 
@@ -94,7 +95,7 @@ def _upwards(artifact: Artifact) -> list[Artifact]:
 
 
 def _node(row: Artifact, asked: Artifact) -> Node:
-    facts = (row.summary.get("quant_type") or row.summary.get("dtype") or "", row.format)
+    facts = (row.summary.get("quant_type") or row.summary.get("dtype") or "", format_word(row.format))
     return Node(
         key=f"m{row.pk}", title=row.name, note=" · ".join(word for word in facts if word), kind="model",
         edge=edge_word(row), job=row.made_by_id, url=reverse("deployments:model-detail", args=[row.pk]),
@@ -126,11 +127,8 @@ def _evaluated(row: Artifact) -> Node:
 
 
 def _page(name: str, pk: Any) -> str:
-    """The address of a page that may not be there: '' then."""
-    try:
-        return reverse(f"deployments:{name}", args=[pk]) if type(pk) is int else ""
-    except NoReverseMatch:
-        return ""
+    """The address of a row's page; '' for what is no row's number."""
+    return reverse(f"deployments:{name}", args=[pk]) if type(pk) is int and pk >= 0 else ""
 
 
 def _further(row: Artifact, n: int, one: Further) -> Node:

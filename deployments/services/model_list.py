@@ -125,7 +125,7 @@ def page(filters: Filters, size: int = PAGE) -> Page:
 
 def lines(artifacts: Sequence[Artifact]) -> list[Line]:
     places: dict[int, list[ArtifactPlace]] = defaultdict(list)
-    rows = ArtifactPlace.objects.filter(artifact__in=artifacts, gone_at=None).select_related("server")
+    rows = ArtifactPlace.objects.present().filter(artifact__in=artifacts).select_related("server")
     for place in rows.defer("server__facts", "server__notes").order_by("server__simulated", "server__name", "path"):
         places[place.artifact_id].append(place)
     return [Line(artifact, places[artifact.pk]) for artifact in artifacts]
@@ -133,7 +133,7 @@ def lines(artifacts: Sequence[Artifact]) -> list[Line]:
 
 def found(filters: Filters) -> QuerySet[Artifact]:
     rows = Artifact.objects.all()
-    here = ArtifactPlace.objects.filter(artifact=OuterRef("pk"), gone_at=None)
+    here = ArtifactPlace.objects.present().filter(artifact=OuterRef("pk"))
     if filters.q:
         rows = rows.filter(_words(filters.q))
     if filters.format:
@@ -159,7 +159,7 @@ def _words(text: str) -> Q:
     """Every word stands in the name, the architecture, the type, a path or the fingerprint's beginning."""
     wanted = Q()
     for word in text.split()[:8]:
-        placed = ArtifactPlace.objects.filter(artifact=OuterRef("pk"), gone_at=None, path__icontains=word)
+        placed = ArtifactPlace.objects.present().filter(artifact=OuterRef("pk"), path__icontains=word)
         wanted &= Q(
             Q(name__icontains=word)
             | Q(summary__architecture__icontains=word)

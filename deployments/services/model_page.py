@@ -6,7 +6,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from django.db.models import Q
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 
@@ -15,7 +14,7 @@ from deployments.artifacts import known, sizes
 from deployments.models import Artifact, ArtifactPlace, Job
 from deployments.services import model_catalogue, model_uses
 
-MOST_PLACES, MOST_JOBS, LOOKED_THROUGH, MOST_TOLD = 200, 30, 400, 6
+MOST_PLACES, MOST_JOBS, LOOKED_THROUGH = 200, 30, 400
 
 
 class Action(NamedTuple):
@@ -107,19 +106,12 @@ def jobs_of(artifact: Artifact, there: Iterable[ArtifactPlace]) -> list[tuple[Jo
             found[place.job.pk] = (place.job, "told")
     rows = Job.objects.filter(server__in=paths_of, kind__in=kinds_of_models()).select_related("server", "requester")
     for job in rows.defer("server__facts", "server__notes").order_by("-pk")[:LOOKED_THROUGH]:
-        if job.kind != "model_scan" and any(model_uses.names(job.params, path) for path in paths_of[job.server_id]):
+        params = model_uses.own_params(job)
+        if job.kind != "model_scan" and any(model_uses.names(params, path) for path in paths_of[job.server_id]):
             found[job.pk] = (job, "used")
     if artifact.made_by:
         found[artifact.made_by.pk] = (artifact.made_by, "made")
     return sorted(found.values(), key=lambda pair: -pair[0].pk)[:MOST_JOBS]
-
-
-def told_by(job: Job) -> list[Artifact]:
-    """The models that the job made, brought or found, newest first; no more than a verdict has room for."""
-    if job.kind not in kinds_of_models():
-        return []
-    rows = Artifact.objects.filter(Q(made_by=job) | Q(places__job=job)).distinct()
-    return list(rows.only("pk", "name").order_by("-pk")[:MOST_TOLD])
 
 
 # ---------- what can be done ----------
@@ -135,7 +127,7 @@ def address(name: str, *args: Any, **query: Any) -> str:
 
 def actions(artifact: Artifact, there: Sequence[ArtifactPlace]) -> list[Action]:
     """Copy, quantize, convert, evaluate: those whose pages there are, with this model filled in."""
-    here = next((place for place in there if place.whole), None)
+    here = next((place for place in there if place.whole and place.server.decommissioned_at is None), None)
     if here is None:
         return []
     filled: dict[str, Any] = {"artifact": artifact.pk, "place": here.pk}

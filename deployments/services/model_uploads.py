@@ -29,6 +29,8 @@ from console.models import User
 from deployments.artifacts import BadModel
 from deployments.artifacts.sources import File
 from deployments.artifacts.sources.names import choose
+from deployments.models import Job, Server
+from deployments.models.job import ENDED
 from deployments.services import jobs
 
 PIECE = 4 << 20  # bytes of one call; console/bodies.py lets twice that through
@@ -36,6 +38,7 @@ READ = 1 << 20
 SPARE = 2 << 30  # bytes that stay free for the console itself
 MOST_FILES = 2000
 MOST_NAME = 100
+FETCH = ("download", "download_look")
 ID = re.compile(r"[0-9a-f]{16}")
 NAME = re.compile(r"[\w][\w.+-]{0,99}")
 
@@ -116,6 +119,12 @@ def begin(name: str, files: Sequence[tuple[str, int]], *, by: User, pickles: boo
     """A new upload, or the open one of the same person with the same name and files. Raises ConsoleError."""
     jobs.check_may_operate(by)
     _check(name, files, pickles)
+    root().mkdir(parents=True, exist_ok=True)
+    with _alone():
+        return _begun(name, files, by)
+
+
+def _begun(name: str, files: Sequence[tuple[str, int]], by: User) -> Upload:
     wanted = [[one, size] for one, size in files]
     for known in present():
         if (known.name, known.by) == (name, by.username) and [[one.name, one.size] for one in known.files] == wanted:
@@ -160,7 +169,6 @@ def _check(name: str, files: Sequence[tuple[str, int]], pickles: bool) -> None:
 
 def _check_room(wanted: int) -> None:
     """Raises Invalid where the quota or the disk lacks the room."""
-    root().mkdir(parents=True, exist_ok=True)
     others = present()
     taken, open_ = sum(one.size for one in others), sum(one.size - one.here for one in others)
     quota, free = settings.MODEL_UPLOAD_GB * 10**9, shutil.disk_usage(root()).free
@@ -180,8 +188,10 @@ def _check_room(wanted: int) -> None:
 
 
 def put(upload: Upload, n: int, begin: int, data: bytes, *, by: User) -> Upload:
-    """The next bytes of file number `n`. Raises ConsoleError; a Conflict names where it stands."""
+    """The next bytes of file number `n`, from who began it. Raises ConsoleError; a Conflict names where it stands."""
     jobs.check_may_operate(by)
+    if upload.by != by.username:  # what servers fetch under a person's name is that person's
+        raise _not_yours(upload)
     if not 0 <= n < len(upload.files):
         raise NotFound(_("This upload has no such file."), _("Begin it anew."), code="no_such_file")
     with _held(upload.folder):
@@ -248,12 +258,22 @@ def delete(upload: Upload, *, by: User) -> None:
     """Raises ConsoleError."""
     jobs.check_may_operate(by)
     if upload.by != by.username and not by.may("administrator"):
-        raise Conflict(
-            _("%(by)s began this upload.") % {"by": upload.by}, _("Ask them, or an administrator."), code="not_yours"
-        )
+        raise _not_yours(upload)
     with _held(upload.folder):
         shutil.rmtree(upload.folder, ignore_errors=True)
     audit.record(by, "upload.deleted", by, upload=upload.id, name=upload.name)
+
+
+def _not_yours(upload: Upload) -> Conflict:
+    return Conflict(
+        _("%(by)s began this upload.") % {"by": upload.by}, _("Ask them, or an administrator."), code="not_yours"
+    )
+
+
+def is_for(server: Server, upload: str) -> bool:
+    """Whether an open job of that server fetches it: nobody else's business is what people upload."""
+    open_ = Job.objects.filter(server=server, kind__in=FETCH).exclude(state__in=ENDED)
+    return open_.filter(params__source="upload", params__model=upload).exists()
 
 
 def file_of(upload: str, name: str) -> Path:
@@ -264,6 +284,17 @@ def file_of(upload: str, name: str) -> Path:
     if name not in {one.name for one in found.files}:
         raise NotFound(_("This upload has no such file."), _("Queue the download anew."), code="no_such_file")
     return found.folder / "files" / name
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One beginning at a time, whatever process: else two could both take the last room."""
+    descriptor = os.open(root() / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from deployments.models.job import ENDED
 from deployments.templatetags.jobs import kind_title
 
 SHOWN_CHILDREN = 5
+ELSEWHERE = {"model_copy": ("model",)}  # parameters that name a path of another server
 
 
 class Use(NamedTuple):
@@ -39,10 +40,10 @@ def of(place: ArtifactPlace) -> list[Use]:
 
 @finds
 def jobs_under_way(place: ArtifactPlace) -> Iterator[Use]:
-    """Jobs of that server which name the folder, or something in it."""
+    """Jobs of that server which name a folder of it that is this one, or lies in it."""
     rows = Job.objects.filter(server=place.server).exclude(state__in=[*ENDED, JobState.DRAFT])
     for job in rows.only("pk", "kind", "params", "state").order_by("pk"):
-        if job.kind != "model_delete" and names(job.params, place.path):
+        if job.kind != "model_delete" and names(own_params(job), place.path):
             text = _("Job #%(id)s (%(kind)s) works with it.") % {"id": job.pk, "kind": kind_title(job.kind)}
             yield Use(text, reverse("deployments:job-detail", args=[job.pk]), True)
 
@@ -56,6 +57,12 @@ def children(place: ArtifactPlace) -> Iterator[Use]:
         yield Use(text, reverse("deployments:model-detail", args=[child.pk]), False)
     if (more := rows.count() - SHOWN_CHILDREN) > 0:
         yield Use(_("%(n)s more were made of it.") % {"n": more}, "", False)
+
+
+def own_params(job: Job) -> dict[str, Any]:
+    """The job's parameters without those that are paths of another server."""
+    elsewhere = ELSEWHERE.get(job.kind, ())
+    return {name: value for name, value in job.params.items() if name not in elsewhere}
 
 
 def names(value: Any, path: str) -> bool:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 
 from console.errors import Conflict, ConsoleError, Invalid
 from console.language import pick
-from deployments.artifacts import estimate, modelslim, quant_checks, quant_words, recipes
+from deployments.artifacts import estimate, modelslim, paths, quant_checks, quant_words, recipes
 from deployments.artifacts.recipes import Choice
 from deployments.artifacts.target import part_of
 from deployments.models import Artifact, ArtifactPlace, Job, Server, Via
@@ -174,7 +174,7 @@ def _recipe(made: Plan, params: Mapping[str, Any], npus: list[str]) -> None:
 def _serving(made: Plan) -> None:
     if not made.family:
         made.warn(
-            "这台服务器没有 NPU：结果不能在这里由 vLLM 部署（CPU 版 vLLM 读不了这种格式），但可以用参考引擎评估。",
+            "这台服务器没有 NPU：结果不能在这里由 vLLM 部署（CPU 版 vLLM 读不了这种格式），但可以用参考引擎评测。",
             "This server has no NPU: vLLM cannot serve the result here (its CPU build does not read this format), "
             "but it can "
             "be evaluated by the reference engine.",
@@ -287,7 +287,7 @@ def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     made = plan(server, params)
     if problem := obstacle(made):
         raise problem
-    return {"quant_type": made.type, "tools": made.tools, "activate": made.activate, "family": made.family}
+    return _filled(made, params)
 
 
 def fill_look(server: Server, params: dict[str, Any]) -> dict[str, Any]:
@@ -295,7 +295,12 @@ def fill_look(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     made = plan(server, params)
     if problem := obstacle(made, ("no_type", "bad_path", "no_msmodelslim", "no_such_npu")):
         raise problem
-    return {"quant_type": made.type, "tools": made.tools, "activate": made.activate, "family": made.family}
+    return _filled(made, params)
+
+
+def _filled(made: Plan, params: Mapping[str, Any]) -> dict[str, Any]:
+    folders = {name: paths.tidy(_text(params, name)) for name in ("model", "target")}
+    return {**folders, "quant_type": made.type, "tools": made.tools, "activate": made.activate, "family": made.family}
 
 
 def quantizer_plan(server: Server, params: Mapping[str, Any]) -> plans.Plan:

@@ -101,14 +101,17 @@ def models(body: str, mac: str) -> bytes:
 
 
 def upload(body: str, mac: str) -> tuple[Path, int]:
-    """{"op": "upload", "server": id, "upload", "file", "begin"}: a file of an upload, its list for no name.
+    """{"op": "upload", "server": id, "upload", "file", "begin"}: a file of an upload, its list for no name, for
+    a server whose job fetches it.
 
     Raises NotAllowed, NotFound, Conflict.
     """
     refusal = NotAllowed(
         _("This server's question does not bear its signature."), _("Let it join again."), code="bad_signature"
     )
-    _server, told = _read(body, mac, "upload", refusal)
+    server, told = _read(body, mac, "upload", refusal)
+    if not model_uploads.is_for(server, str(told.get("upload", ""))):
+        raise refusal
     path = model_uploads.file_of(str(told.get("upload", "")), str(told.get("file", "")))
     begin = str(told.get("begin", "0"))
     if not begin.isdecimal() or len(begin) > 18 or int(begin) > path.stat().st_size:

@@ -3,15 +3,19 @@
 from typing import Any
 
 from django import template
+from django.db.models import Q
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from console.templatetags.frame import icon
 from deployments.artifacts import progress
-from deployments.models import Via
+from deployments.models import Artifact, Job, Via
 
 register = template.Library()
+
+TELL_OF_MODELS = ("model_scan", "download", "model_copy", "sample_model", "quantize", "convert")
+MOST_TOLD = 6
 
 STATES: dict[str, tuple[str, str, Any]] = {
     "whole": ("ok", "state-ok", _("Whole")),
@@ -26,6 +30,10 @@ FORMATS = {
     "hf": "Hugging Face", "quantized": _("Quantized"), "adapter": _("Adapter"), "om": "OM", "mindir": "MindIR",
     "onnx": "ONNX", "air": "AIR", "unknown": _("Unknown"),
 }  # fmt: skip
+PROMPT_KINDS = {
+    "code": _("code"), "fact": _("fact"), "format": _("format"), "reasoning": _("reasoning"), "summary": _("summary"),
+    "translation": _("translation"), "writing": _("writing"),
+}  # fmt: skip
 NOT_FOR_VLLM = ("om", "mindir", "onnx", "air")
 
 
@@ -34,6 +42,14 @@ def model_state(name: str, css: str = "state") -> SafeString:
     """A state of a model or its gate as shape, colour and word."""
     look, shape, word = STATES.get(name, STATES["gone"])
     return format_html('<span class="{} {}">{}<span>{}</span></span>', css, look, icon(shape, ""), word)
+
+
+@register.simple_tag
+def models_told(job: Job) -> list[Artifact]:
+    """Models that a job has made or found, the first few, so that its page leads on to them."""
+    if job.kind not in TELL_OF_MODELS:
+        return []
+    return list(Artifact.objects.filter(Q(made_by=job) | Q(places__job=job)).distinct()[:MOST_TOLD])
 
 
 @register.filter
@@ -61,6 +77,12 @@ def format_word(name: str) -> str:
 
 
 @register.filter
+def prompt_kind(name: str) -> str:
+    """What a bundled prompt tries; the word of an operator's own set as it is."""
+    return str(PROMPT_KINDS.get(name, name))
+
+
+@register.filter
 def via_word(name: str) -> str:
     return str(Via(name).label) if name in Via.values else name
 
@@ -68,6 +90,12 @@ def via_word(name: str) -> str:
 @register.filter
 def is_for_vllm(name: str) -> bool:
     return name not in NOT_FOR_VLLM
+
+
+@register.filter
+def counted(value: Any) -> str:
+    """A number with its thousands set apart, words as they are."""
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 @register.filter

@@ -143,6 +143,18 @@ def choice_word(name: str, value: str) -> str:
 
 
 @register.filter
+def lock_words(locks: list[str]) -> str:
+    """What a job holds, to read: of a model its folder, of an NPU its bus address, others as they are."""
+    return ", ".join(_lock_word(*lock.partition(":")) for lock in locks)
+
+
+def _lock_word(what: str, _colon: str, name: str) -> str:
+    if what == "artifact":
+        return gettext("folder %(path)s") % {"path": name}
+    return f"NPU {name}" if what == "npu" else f"{what}{_colon}{name}"
+
+
+@register.filter
 def took(seconds: float | None) -> str:
     """A duration to read: "0.4 s", "12 s", "2 min 20 s", "3 h 5 min"; "—" where unknown. As static/js/times.js."""
     if seconds is None:

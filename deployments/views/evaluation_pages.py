@@ -15,7 +15,7 @@ from console.errors import ConsoleError, Invalid
 from deployments import forms
 from deployments.artifacts.prompts import LANGUAGES
 from deployments.kinds import evaluate
-from deployments.services import evaluating, evaluation_page, evaluations, waiting
+from deployments.services import evaluating, evaluation_page, evaluations, model_changes, waiting
 from deployments.views.job_changes import consequence
 from deployments.views.lookup import check_may_operate, find_job, is_part, user_of
 
@@ -30,7 +30,7 @@ def model_evaluate(request: HttpRequest) -> HttpResponse:
     """GET with `artifact` asks; POST queues the job. `place` and `parent` name the copies."""
     check_may_operate(request)
     given = request.POST if request.method == "POST" else request.GET
-    artifact = evaluating.find(given.get("artifact", ""))
+    artifact = model_changes.find_given(given.get("artifact", ""))
     place = given.get("place") or evaluating.place_id(artifact, given.get("server", ""), given.get("path", ""))
     choice = evaluating.choose(artifact, place, given.get("parent", ""))
     params, problems = _read(given, choice)
@@ -174,7 +174,7 @@ def job_evaluation(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def model_promote(request: HttpRequest, pk: int) -> HttpResponse:
     """Promote it although its evaluation was not passed; back to the evaluation where it was asked for."""
-    artifact = evaluating.find(str(pk))
+    artifact = model_changes.find(pk)
     try:
         evaluations.promote(artifact, request.POST.get("reason", ""), by=user_of(request))
     except ConsoleError as error:

@@ -9,11 +9,11 @@ from django.views.decorators.http import require_http_methods
 
 from console.errors import ConsoleError, Invalid, NotFound
 from deployments import forms
-from deployments.artifacts import quant_words, recipes
+from deployments.artifacts import paths, quant_words, recipes
 from deployments.artifacts.quant_checks import LEVELS
 from deployments.kinds import quantize
 from deployments.models import Artifact, ArtifactPlace, Job, Server
-from deployments.services import jobs, quantizing, waiting
+from deployments.services import jobs, model_changes, quantizing, waiting
 from deployments.steps import Text
 from deployments.views.lookup import check_may_operate, is_part, user_of
 
@@ -25,8 +25,8 @@ def model_quantize(request: HttpRequest) -> HttpResponse:
     """GET shows the form, a part of it what it would take; POST queues the job, with `do` = look the one that looks."""
     check_may_operate(request)
     given = request.POST if request.method == "POST" else request.GET
-    artifact = find_artifact(given.get("artifact", ""))
-    places = list(artifact.places.filter(gone_at=None, server__decommissioned_at=None).select_related("server"))
+    artifact = model_changes.find_given(given.get("artifact", ""))
+    places = list(artifact.places.present().select_related("server"))
     place = _place(places, given)
     params, problems = forms.read(quantize, given)
     params = {**_proposed(artifact, place), **params, **({"model": place.path} if place else {})}
@@ -49,7 +49,7 @@ def model_quantize(request: HttpRequest) -> HttpResponse:
         "types": quant_words.TYPES,
         "adapters": sorted(recipes.built_in().adapters),
         "sets": sets().items(),
-        "npus": [npu.bus_id for npu in place.server.npus.all() if npu.bus_id] if place else [],
+        "npus": [npu for npu in place.server.npus.all() if npu.bus_id] if place else [],
     }
     return render(request, "deployments/model_quantize.html", context, status=refusal.status if refusal else 200)
 
@@ -57,14 +57,6 @@ def model_quantize(request: HttpRequest) -> HttpResponse:
 def sets() -> dict[str, Text]:
     """The calibration sets that the tool brings, with what they hold."""
     return {name: Text(*words) for name, words in recipes.support()["calibration"].items()}
-
-
-def find_artifact(pk: str) -> Artifact:
-    """Raises NotFound."""
-    found = Artifact.objects.filter(pk=int(pk)).first() if pk.isascii() and pk.isdecimal() and len(pk) < 18 else None
-    if found is None:
-        raise NotFound(_("There is no such model."), _("Choose one from the list of models."))
-    return found
 
 
 def _place(places: list[ArtifactPlace], given: QueryDict) -> ArtifactPlace | None:
@@ -97,7 +89,7 @@ def _context(artifact: Artifact, place: ArtifactPlace | None, params: dict[str, 
     """What the chosen would take."""
     server: Server | None = place.server if place else None
     made = quantizing.plan(server, params) if server else None
-    locks = [f"artifact:{params.get('target', '')}", *(f"npu:{one}" for one in params.get("npus", ()))]
+    locks = [paths.lock(str(params.get("target", ""))), *(f"npu:{one}" for one in params.get("npus", ()))]
     return {
         "artifact": artifact,
         "copy": place,

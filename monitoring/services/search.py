@@ -1,4 +1,4 @@
-"""What the command palette finds: pages, servers, NPUs, jobs. A fixed number of small queries."""
+"""What the command palette finds: pages, servers, NPUs, models, jobs. A fixed number of small queries."""
 
 from typing import Any
 
@@ -6,7 +6,8 @@ from django.db.models import F, Q
 from django.urls import reverse
 from django.utils.translation import gettext
 
-from deployments.models import Job, JobState, Npu, Server
+from deployments.models import Artifact, Job, JobState, Npu, Server
+from deployments.templatetags.jobs import kind_title
 
 AT_MOST = 8
 
@@ -14,7 +15,7 @@ AT_MOST = 8
 def find(typed: str) -> list[dict[str, str]]:
     """[{title, note, icon, url}], pages first where their name matches; with nothing typed, pages and newest jobs."""
     word = typed.strip()
-    return [*_pages(word), *_servers(word), *(_npus(word) if len(word) > 2 else []), *_jobs(word)]
+    return [*_pages(word), *_servers(word), *(_npus(word) if len(word) > 2 else []), *_models(word), *_jobs(word)]
 
 
 def _entry(title: str, note: str, icon: str, url: str) -> dict[str, str]:
@@ -84,6 +85,17 @@ def _npus(word: str) -> list[dict[str, str]]:
     ]  # fmt: skip
 
 
+def _models(word: str) -> list[dict[str, str]]:
+    if not word:
+        return []
+    rows = Artifact.objects.filter(name__icontains=word).order_by("simulated", "name")[:AT_MOST]
+    return [
+        _entry(row.name, _words(gettext("Model"), gettext("simulated") if row.simulated else ""), "model",
+               reverse("deployments:model-detail", args=[row.pk]))
+        for row in rows
+    ]  # fmt: skip
+
+
 def _jobs(word: str) -> list[dict[str, str]]:
     number = word.lstrip("#")
     wanted: Any = Q()
@@ -93,7 +105,7 @@ def _jobs(word: str) -> list[dict[str, str]]:
         wanted = Q(ticket__icontains=word) | Q(kind__iexact=word)
     rows = Job.objects.filter(wanted).select_related("server")[: AT_MOST if word else 3]
     return [
-        _entry(f"#{job.pk} {job.kind} · {job.server.name}", _job_note(job), "job",
+        _entry(f"#{job.pk} {kind_title(job.kind)} · {job.server.name}", _job_note(job), "job",
                reverse("deployments:job-detail", args=[job.pk]))
         for job in rows
     ]  # fmt: skip

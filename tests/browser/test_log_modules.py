@@ -154,3 +154,9 @@ def test_lines_of_the_address(module):
 )  # fmt: skip
 def test_a_restart_reads_as_a_sentence(module, event, words):
     assert module("log/row.js", "return m.noteText({ event: given[0] })", event) == words
+
+
+def test_what_a_program_tells_the_console_is_no_line_of_the_log(module):
+    step = ("v", '{"e":"step","n":1,"of":1,"title":["Look","Look"],"argv":[]}')
+    told = ("v", '{"e":"told","told":"artifact","data":{"path":"/data/m"}}')
+    assert rows(module, step, told, ("o", "one model")) == [[1, "step", "Look", 1], [3, "line", "one model", 1]]

@@ -35,7 +35,7 @@ def test_what_it_would_take_follows_what_is_chosen(console, pages, artifact):
     expect(beside).not_to_contain_text("No recipe is verified")
     page.get_by_label("0000:82:00.0").check()
     expect(beside).to_contain_text("--device npu")
-    expect(beside).to_contain_text("npu:0000:82:00.0")
+    expect(beside).to_contain_text("NPU 0000:82:00.0")
     page.get_by_role("button", name="Quantize").click()
     page.wait_for_url("**/jobs/*/")
     made = console.rows(job=console.newest_job())

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from django.utils import timezone
 
 from deployments import ingest
 from deployments.agent.items import MAX_TOLD, item
@@ -61,8 +62,38 @@ def test_what_is_gone_is_known_after_the_next_scan(attempt, data):
     assert ArtifactPlace.objects.get(path="/other/m").gone_at and Artifact.objects.count() == 1
 
 
+def look_sent_at(attempt, sent_at):
+    job = type(attempt.job).objects.create(
+        server=attempt.job.server, kind="model_scan", not_after=attempt.job.not_after
+    )
+    return Attempt.objects.create(pk="look", job=job, n=1, pushed_at=sent_at)
+
+
+def lying():
+    return set(ArtifactPlace.objects.filter(gone_at=None).values_list("path", flat=True))
+
+
+def test_what_came_while_a_scan_ran_is_not_gone(attempt, data):
+    told.hand_over(attempt, "artifact", {**data, "path": "/data/old"})
+    look = look_sent_at(attempt, timezone.now())
+    told.hand_over(attempt, "artifact", {**data, "path": "/data/new"})
+    told.hand_over(look, "scan_done", {"path": "/data"})
+    assert lying() == {"/data/new"}
+
+
+def test_a_scan_says_nothing_of_where_it_does_not_look(attempt, data):
+    deepest, deeper = "/data/" + "/".join("1234"), "/data/" + "/".join("12345")
+    for path in (deepest, deeper, "/data/m", "/data/m/original"):
+        told.hand_over(attempt, "artifact", {**data, "path": path})
+    look = look_sent_at(attempt, timezone.now())
+    told.hand_over(look, "artifact", {**data, "path": "/data/m"})
+    told.hand_over(look, "scan_done", {"path": "/data"})
+    assert lying() == {deeper, "/data/m", "/data/m/original"}
+
+
 def test_a_copy_elsewhere_is_the_same_artifact_and_keeps_its_history(attempt, data):
     parent = Artifact.objects.create(name="float", fingerprint="b" * 64, format="hf")
+    attempt.job.kind = "quantize"
     told.hand_over(attempt, "artifact", {**data, "via": "quantized", "parent": "b" * 64})
     other = Server.objects.create(name="kp-02")
     attempt.job.server = other
@@ -74,6 +105,7 @@ def test_a_copy_elsewhere_is_the_same_artifact_and_keeps_its_history(attempt, da
 
 def test_the_origin_of_what_was_only_found_is_filled_in(attempt, data):
     told.hand_over(attempt, "artifact", data)
+    attempt.job.kind = "download"
     told.hand_over(attempt, "artifact", {**data, "via": "downloaded", "source": "https://hub.example/x"})
     told.hand_over(attempt, "artifact", {**data, "via": "sample"})
     row = Artifact.objects.get()

@@ -13,7 +13,8 @@ from deployments.agent.cleanup import __main__ as program
 from deployments.agent.cleanup import holders, images, places, removing
 from deployments.agent.cleanup.measure import measure
 from deployments.agent.config import load
-from deployments.kinds import cleanup, cleanup_look
+from deployments.artifacts import target
+from deployments.kinds import cleanup, cleanup_look, quantize
 from deployments.steps import PYTHON
 from tests.deployments.check_bench import FileHost
 
@@ -99,6 +100,14 @@ def test_a_look_holds_nothing_and_changes_nothing():
 )  # fmt: skip
 def test_a_clean_up_of_what_installations_make_is_held_like_them(targets, lock):
     assert cleanup.locks(cleanup.Params(targets)) == [lock]
+
+
+def test_the_half_of_a_model_is_held_as_by_the_job_that_makes_it():
+    making = quantize.Params(model="/data/m", target="/data/院 8/", model_type="Q")
+    half = str(target.part_of(Path("/data/院 8")))
+    found = cleanup.locks(cleanup.Params(["downloads:/data/.part", "downloads:/x/a.incomplete", f"downloads:{half}"]))
+    assert found == ["stack", *quantize.locks(making)]
+    assert target.whole_of(half) == "/data/院 8"
 
 
 def test_a_clean_up_names_each_target_once():

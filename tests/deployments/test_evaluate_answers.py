@@ -203,6 +203,8 @@ def test_the_length_is_at_most_what_the_model_takes(bench):
     ask = evaluate.ask_of(bench.params())
     assert vllm_engine.length_of(ask, model(bench.child)) == 512
     assert vllm_engine.length_of(ask, bench.folder) == 2048
+    (bench.folder / "config.json").write_text("[" * 100_000)  # nested deeper than anything is read
+    assert vllm_engine.length_of(ask, bench.folder) == 2048
 
 
 def test_an_ask_survives_its_argument_list(bench):

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 from auditlog.models import LogEntry
 from django.test import override_settings
-from django.utils import timezone
+from django.utils import timezone, translation
 
-from console.errors import Conflict
+from console.errors import Conflict, Invalid
 from console.models import ApiToken, User
 from deployments import ingest
 from deployments.agent.items import item
@@ -16,10 +16,19 @@ from deployments.artifacts import judge
 from deployments.artifacts.judge import Answer
 from deployments.artifacts.prompts import Prompt
 from deployments.models import Artifact, ArtifactPlace, Attempt, Evaluation, Job, Npu, Server
-from deployments.services import evaluating, evaluations, told
+from deployments.services import evaluating, evaluations, model_gate, told
 from tests.answers import whole
+from tests.deployments.model_rows import artifact
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
+
+
+@pytest.fixture(autouse=True)
+def in_english():
+    with translation.override("en"):
+        yield
+
+
 STACKS = "/opt/ascend-console/stacks"
 
 
@@ -115,13 +124,39 @@ def test_the_verdict_is_made_here_and_not_by_the_server(attempt, child):
     found = tell(attempt, bad, passed=True, budget={"worse_pct": 1000, "agreement_pct": 0})
     child.refresh_from_db()
     assert found.passed is False and found.budget == {"worse_pct": 2.0, "agreement_pct": 30.0}
-    assert not evaluations.promotable(child) and f"job #{attempt.job_id}" in evaluations.why_not(child)
+    with translation.override("en"):
+        assert not evaluations.promotable(child) and f"job #{attempt.job_id}" in evaluations.why_not(child)
     assert "perplexity rose by 64.87 %" in evaluations.judged(found)[0].en
 
 
 def test_a_model_that_was_never_evaluated_is_promotable_only_as_it_came(parent, child):
     assert evaluations.promotable(parent) and not evaluations.promotable(child)
-    assert "not evaluated" in evaluations.why_not(child)
+    with translation.override("en"):
+        assert "not evaluated" in evaluations.why_not(child)
+
+
+@pytest.mark.parametrize("given", ["hf", "quantized", "adapter", "om", "mindir", "unknown"])
+def test_lists_and_deployments_know_the_same_as_proved(server, given):
+    alone = artifact("alone", format=given)
+    state = model_gate.state(alone)
+    assert evaluations.promotable(alone) == (state == "original") == (given == "hf")
+    rows = Artifact.objects.filter(pk=alone.pk)
+    assert [name for name, wanted in model_gate.GATES.items() if rows.filter(wanted)] == [state]
+
+
+def test_a_slash_at_the_end_names_the_same_models(server, child, parent):
+    here = {one.artifact_id: one.path for one in ArtifactPlace.objects.filter(server=server)}
+    given = {"child": f"{here[child.pk]}/", "parent": f"{here[parent.pk]}/"}
+    found = evaluating.fill(server, given)
+    assert (found["child"], found["parent"]) == (here[child.pk], here[parent.pk])
+    with pytest.raises(Invalid):
+        evaluating.fill(server, {**given, "parent": here[child.pk]})
+
+
+def test_copies_on_servers_that_are_gone_are_not_chosen(server, child):
+    assert evaluating.choose(child).place is not None
+    Server.objects.filter(pk=server.pk).update(decommissioned_at=timezone.now())
+    assert evaluating.choose(child).place is None
 
 
 def test_a_job_of_another_kind_or_server_tells_nothing_of_it(attempt, child, server):
@@ -177,7 +212,7 @@ def test_the_form_names_copies_and_what_will_run(client, child, parent, server):
     assert "Engine “reference”" in text and "NPUs" not in text.split("What is asked")[1].split("Ticket")[0]
     Npu.objects.create(server=server, npu_id=0, chip_id=0, device_index=0, bus_id="0000:81:00.0")
     text = shown(client.get(f"/models/evaluate?artifact={child.pk}&full=1&p-npus=0000:81:00.0"))
-    assert "0000:81:00.0" in text and "Engine vLLM of the stack in use" in text and "npu:0000:81:00.0" in text
+    assert "0000:81:00.0" in text and "Engine vLLM of the stack in use" in text and "Holds NPU 0000:81:00.0" in text
 
 
 def test_npus_that_processes_hold_are_not_taken(client, child, server, monkeypatch):

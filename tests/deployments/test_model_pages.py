@@ -7,12 +7,15 @@ import pytest
 from auditlog.models import LogEntry
 from django.test import Client
 from django.urls import reverse
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from console.models import ApiToken
 from deployments.models import Artifact, ArtifactPlace, Job, Server
 from deployments.services import model_catalogue, model_changes, model_list, model_page
+from deployments.templatetags.artifacts import models_told
+from deployments.templatetags.jobs import lock_words
 from deployments.views import own_pages
+from monitoring.services import search
 from tests.deployments.model_rows import MISSING, artifact, place
 
 HOSTILE = ["<script>alert(1)</script>", "\u202egnp.exe", "名" * 200, "a" * 200, "{{ 7|add:7 }}", '" onload="x']
@@ -263,6 +266,42 @@ def test_what_a_job_works_with_is_not_deleted(browser, rest, server, named):
     assert rest("post", f"/models/copies/{here.pk}/delete", {"confirm": "m"}).status_code == 201
 
 
+def test_a_path_of_another_server_blocks_nobody(server, rest):
+    here = place(artifact("m"), server, "/data/m")
+    params = {"model": "/data/m", "folder": "/data/other", "server": "kp-02"}
+    job = Job.objects.create(server=server, kind="model_copy", params=params, not_after=timezone.now())
+    assert rest("get", f"/models/copies/{here.pk}/uses").json()["uses"] == []
+    job.params["folder"] = "/data/m"
+    job.save()
+    assert rest("get", f"/models/copies/{here.pk}/uses").json()["uses"][0]["blocks"]
+
+
+def test_of_two_copies_that_are_to_go_the_second_is_the_last(server, rest):
+    one = artifact("m")
+    first, second = place(one, server, "/data/m"), place(one, server, "/srv/m")
+    assert rest("post", f"/models/copies/{first.pk}/delete", {}).status_code == 201
+    refused = rest("post", f"/models/copies/{second.pk}/delete", {})
+    assert refused.json()["error"]["code"] == "name_needed"
+    Job.objects.update(state="failed")
+    assert rest("post", f"/models/copies/{second.pk}/delete", {}).status_code == 201
+
+
+def test_a_copy_on_a_server_that_is_gone_is_no_other_copy(server, rest, browser):
+    one = artifact("m")
+    gone = Server.objects.create(name="kp-09", decommissioned_at=timezone.now())
+    place(one, gone, "/srv/m")
+    assert "kp-09" not in browser.get(reverse("deployments:model-list")).content.decode()
+    here = place(one, server, "/data/m")
+    assert rest("get", f"/models/copies/{here.pk}/uses").json()["last"] is True
+
+
+def test_models_are_looked_for_where_the_servers_jobs_put_them(server, settings):
+    server.facts = {"models_root": "/srv/agent/models"}
+    assert model_changes.root_of(server) == "/srv/agent/models"
+    settings.MODELS_ROOT = "/data/models"
+    assert model_changes.root_of(server) == "/data/models"
+
+
 def test_a_folder_next_to_it_blocks_nobody(server, rest):
     here = place(artifact("m"), server, "/data/m")
     Job.objects.create(server=server, kind="check", params={"path": "/data/m2"}, not_after=timezone.now())
@@ -365,3 +404,23 @@ def test_the_palette_and_the_rail_know_models(browser, db):
     assert 'href="/models/" aria-current="page"' in text
     found = browser.get("/palette.json", {"q": "moxing"}).json()
     assert any(entry["url"] == "/models/" for entry in next(iter(found.values())))
+
+
+def test_the_page_of_a_job_leads_on_to_its_models_and_names_their_folders(browser, server):
+    scan = Job.objects.create(server=server, kind="model_scan", not_after=timezone.now())
+    found = artifact("Qwen3-8B")
+    place(found, server, job_id=scan.pk)
+    assert [one.pk for one in models_told(scan)] == [found.pk]
+    assert models_told(Job(kind="check", server=server)) == []
+    with translation.override("en"):
+        assert (
+            lock_words(["artifact:/data/m", "npu:0000:C1:00.0", "stack"]) == "folder /data/m, NPU 0000:C1:00.0, stack"
+        )
+
+
+def test_the_palette_finds_models_by_a_part_of_their_name(server):
+    artifact("Qwen3-8B")
+    artifact("Llama-3.1-8B")
+    found = search.find("qwen3")
+    assert [one["title"] for one in found] == ["Qwen3-8B"]
+    assert found[0]["url"] == reverse("deployments:model-detail", args=[Artifact.objects.get(name="Qwen3-8B").pk])

@@ -11,7 +11,7 @@ from auditlog.models import LogEntry
 from console.errors import ConsoleError
 from console.models import ApiToken, User
 from deployments.agent import signing
-from deployments.models import Job
+from deployments.models import Job, Server
 from deployments.services import model_uploads
 from tests.deployments.model_site import FORM, as_operator, olga, own_var, server, text  # noqa: F401
 
@@ -124,6 +124,7 @@ def test_the_quota_holds(as_operator, settings):
 def test_an_upload_is_handed_to_servers_that_sign(as_operator, client, server):
     upload = begun(as_operator).json()
     sent(as_operator, upload)
+    as_operator.post("/models/download/", {**FORM, "source": "upload", "model": upload["id"]})
     data = FILES["sub/x.safetensors"]
 
     def ask(key=server.key, **more):
@@ -136,8 +137,12 @@ def test_an_upload_is_handed_to_servers_that_sign(as_operator, client, server):
     assert json.loads(pieces(ask()))["files"]
     assert pieces(ask(file="sub/x.safetensors", begin="1000")) == data[1000:]
     assert ask(key="00" * 32).status_code == 403
+    other = Server.objects.create(name="kp-09", key="6c" * 32)
+    assert ask(key=other.key, server=other.pk).status_code == 403  # no job of its asks for it
     for wrong in ({"file": "../upload.json"}, {"upload": "../x"}, {"begin": "-1"}, {"begin": "9" * 30}):
         assert ask(**wrong).status_code in (403, 404)
+    Job.objects.update(state="cancelled")
+    assert ask().status_code == 403
 
 
 def pieces(answer):

@@ -1,5 +1,6 @@
 """What quantizing and converting would take on a server, and what their jobs are filled in with."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from django.utils import timezone
 
 from console.errors import ConsoleError
 from console.models import ApiToken
+from deployments import kinds
 from deployments.kinds import convert, quantize
 from deployments.models import Artifact, ArtifactPlace, Job, Npu
 from deployments.services import jobs, quantizing
@@ -226,6 +228,38 @@ def test_conversions_that_cannot_be(ready, operator, asked, code):
     with pytest.raises(ConsoleError) as refused:
         jobs.queue_job(ready, "convert", {"target": "/data/om", **asked}, by=operator)
     assert refused.value.code == code
+
+
+def test_a_conversion_without_a_stack_is_tried_again(server, operator):
+    server.facts, server.last_seen_at = {"pci": []}, timezone.now()
+    server.save()
+    asked = {"how": "onnx_mindir", "model": "/data/m.onnx", "target": "/data/mindir"}
+    job = jobs.queue_job(server, "convert", asked, by=operator)
+    assert not any(job.params[name] for name in convert.FILLED)
+    Job.objects.filter(pk=job.pk).update(state="failed")
+    assert jobs.retry_job(job, by=operator).attempts.count() == 2
+
+
+def test_a_slash_at_the_end_is_the_same_folder(ready, operator):
+    asked = {**ASKED, "model": f"{MODEL}/", "target": "/data/new/"}
+    job = jobs.queue_job(ready, "quantize", asked, by=operator)
+    assert job.locks == ["artifact:/data/new"]
+    assert (job.params["model"], job.params["target"]) == (MODEL, "/data/new")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [("quantize", "target"), ("convert", "target"), ("download", "folder"), ("sample_model", "folder"),
+     ("model_copy", "folder"), ("model_delete", "path")],
+)  # fmt: skip
+def test_all_kinds_hold_a_model_by_the_same_name(kind, name):
+    module = kinds.load(kind)
+    needed = {"model": "/m", "target": "/t", "model_type": "Q", "source": "path", "server": "kp-01", "folder": "/t",
+              "path": "/t", "address": "a", "port": 1, "pair": "0" * 32}  # fmt: skip
+    fields = {field.name for field in dataclasses.fields(module.Params)}
+    params = {key: value for key, value in needed.items() if key in fields} | {name: "/data/new/"}
+    params |= {"model": "qwen2"} if kind == "sample_model" else {}
+    assert module.locks(read_params(module.Params, params)) == ["artifact:/data/new"]
 
 
 def test_weights_are_converted_by_the_tool_of_the_stack(ready, operator):

@@ -21,6 +21,7 @@ def artifacts(operator):
 
 def test_a_sample_is_quantized_evaluated_and_its_lineage_shown(installed, operator, host):
     assert installed.job["state"] == "succeeded"
+    until(lambda: all(step["state"] == "satisfied" for step in operator.plan()["steps"]), 120, 0.5)
     below = f"{host.agent}/state/models"
     source, target = f"{below}/tiny", f"{below}/tiny-w8a8"
     queued(operator, "sample_model", model="qwen2", layers="28", target=source)

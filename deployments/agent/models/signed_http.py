@@ -18,7 +18,7 @@ def key_of(seed: str, pair: str) -> str:
 
 def mac(key: str, *words: str) -> str:
     """Hex; `key` is hex."""
-    return hmac.new(bytes.fromhex(key), "\n".join(words).encode(), hashlib.sha256).hexdigest()
+    return hmac.new(bytes.fromhex(key), "\n".join(words).encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
 
 
 def sign(key: str, path: str, ranged: str) -> str:
@@ -28,7 +28,12 @@ def sign(key: str, path: str, ranged: str) -> str:
 
 def is_signed(key: str, header: str, path: str, ranged: str) -> bool:
     nonce, _dot, found = header.partition(".")
-    return len(nonce) == 32 and hmac.compare_digest(mac(key, "ask", nonce, path, ranged), found)
+    return len(nonce) == 32 and same(mac(key, "ask", nonce, path, ranged), found)
+
+
+def same(wanted: str, found: str) -> bool:
+    """Whether both are the same; anybody may send anything, and the comparison of texts raises for all but ASCII."""
+    return hmac.compare_digest(wanted.encode(), found.encode(errors="replace"))
 
 
 def answer(key: str, header: str, body: str) -> str:
