@@ -15,7 +15,8 @@ from console.language import pick
 from deployments.artifacts import estimate, modelslim, paths, quant_checks, quant_words, recipes
 from deployments.artifacts.recipes import Choice
 from deployments.artifacts.target import part_of
-from deployments.models import ArtifactPlace, Server
+from deployments.models import Artifact, ArtifactPlace, Job, Server, Via
+from deployments.models.job import ENDED
 from deployments.services import filling, installs, stacks
 from deployments.stacks import frozen, quantizer
 from deployments.stacks import plan as plans
@@ -23,6 +24,7 @@ from deployments.stacks.activate import TOOLS
 from deployments.steps import Text
 
 MOST_WORDS = 200
+SAMPLE_TYPE = "Qwen2.5-7B-Instruct"
 
 
 @dataclass
@@ -258,6 +260,26 @@ def likely_type(name: str) -> str:
     plain = name.lower()
     known = sorted(recipes.built_in().adapters, key=len, reverse=True)
     return next((one for one in known if one != recipes.DEFAULT and plain.startswith(one.lower())), "")
+
+
+def proposed_type(artifact: Artifact) -> str:
+    """As likely_type; the sample model of 28 layers has the shape that the recipe of its name's model names."""
+    shape = (artifact.summary.get("model_type"), artifact.summary.get("layers"))
+    if artifact.via == Via.SAMPLE and shape == ("qwen2", 28):
+        return SAMPLE_TYPE
+    return likely_type(artifact.name)
+
+
+def stack_for_trying(server: Server) -> str:
+    """The stack that brings msModelSlim to a server without NPUs that has none yet; '' where it is not that simple."""
+    if stacks.row_of(server).has.current or server.npus.exists():
+        return ""
+    return next((name for name, one in stacks.catalogue().stacks.items() if one.kind == "cpu"), "")
+
+
+def bringing_tools(server: Server) -> Job | None:
+    """The job under way that brings msModelSlim, or a stack."""
+    return server.jobs.filter(kind__in=("install", "quantizer")).exclude(state__in=ENDED).order_by("pk").first()
 
 
 def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:

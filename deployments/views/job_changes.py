@@ -17,7 +17,7 @@ from deployments.models import Job, Server
 from deployments.services import approvals, approving, filling, in_use, job_page, jobs, root_access, waiting
 from deployments.steps import BadParams, read_params
 from deployments.views import own_pages
-from deployments.views.lookup import check_may_operate, find_job, is_part, user_of
+from deployments.views.lookup import check_may_operate, find_job, is_part, only_server, user_of
 
 
 @require_http_methods(["GET", "POST"])
@@ -64,6 +64,9 @@ def job_new(request: HttpRequest) -> HttpResponse:
     if request.method == "GET" and (page := _own_page(request.GET)):
         return redirect(page)
     given = request.POST if request.method == "POST" else _prefilled(request.GET)
+    if not {"server", forms.FULL} & set(given) and (name := only_server()):
+        given = given.copy()
+        given["server"] = name
     kind = given.get("kind") or kinds.offered()[0]
     module = jobs.find_kind(kind)
     params, problems = forms.read(module, given)

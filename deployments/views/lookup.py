@@ -18,6 +18,12 @@ def user_of(request: HttpRequest) -> User:
     return request.user  # type: ignore[return-value]  # LoginRequiredMiddleware lets nobody else in
 
 
+def only_server() -> str:
+    """The name of the one real server there is, to fill a form in with; '' where a person has to choose."""
+    names = Server.objects.present().filter(simulated=False).values_list("name", flat=True)[:2]
+    return names[0] if len(names) == 1 else ""
+
+
 def find_server(name: str) -> Server:
     """The server of that name. Raises NotFound."""
     server = Server.objects.filter(name=name[:63]).first()

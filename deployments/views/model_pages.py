@@ -20,7 +20,7 @@ from deployments.services import (
     model_page,
 )
 from deployments.services.artifacts import FORMATS
-from deployments.views.lookup import is_part, user_of
+from deployments.views.lookup import is_part, only_server, user_of
 
 MOST_SERVERS = 2000
 
@@ -59,7 +59,7 @@ def scan_form(request: HttpRequest) -> dict[str, Any]:
     if not user_of(request).may("operator"):
         return {}
     rows = Server.objects.present().order_by("simulated", "name").only("name", "simulated")[:MOST_SERVERS]
-    return {"servers": rows, "default_root": model_changes.root_of(None)}
+    return {"servers": rows, "only_server": only_server(), "default_root": model_changes.root_of(None)}
 
 
 @require_GET

@@ -17,7 +17,7 @@ from deployments.kinds.download import SOURCES
 from deployments.models import Server
 from deployments.page_texts import UPLOAD
 from deployments.services import in_use, model_copies, model_downloads, model_sources, model_uploads
-from deployments.views.lookup import check_may_operate, is_part, user_of
+from deployments.views.lookup import check_may_operate, is_part, only_server, user_of
 
 FIELDS = ("server", "source", "model", "revision", "target", "only", "leave_out", "at_once")
 
@@ -49,7 +49,7 @@ def model_download(request: HttpRequest) -> HttpResponse:
         except ConsoleError as error:
             refusal = error
     context = {
-        "given": {name: given.get(name, "") for name in FIELDS} | {"flags": set(given)},
+        "given": _given(given),
         "sources": [(name, SOURCE_WORDS[name]()) for name in SOURCES],
         "uploads": [one for one in model_uploads.present() if one.is_whole],
         "from_where": model_sources.as_json(),
@@ -57,6 +57,12 @@ def model_download(request: HttpRequest) -> HttpResponse:
         "refusal": refusal,
     }
     return render(request, "deployments/model_download.html", context, status=refusal.status if refusal else 200)
+
+
+def _given(given: QueryDict) -> dict[str, Any]:
+    """What the form is filled in with; `flags` are the names that were there."""
+    server = given["server"] if "server" in given else only_server()
+    return {name: given.get(name, "") for name in FIELDS} | {"server": server, "flags": set(given)}
 
 
 SOURCE_WORDS = {

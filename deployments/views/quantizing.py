@@ -69,7 +69,7 @@ def _place(places: list[ArtifactPlace], given: QueryDict) -> ArtifactPlace | Non
 
 def _proposed(artifact: Artifact, place: ArtifactPlace | None) -> dict[str, Any]:
     """What a person would most likely choose."""
-    model_type = quantizing.likely_type(artifact.name)
+    model_type = quantizing.proposed_type(artifact)
     made: dict[str, Any] = {"quant_type": "w8a8", **({"model_type": model_type} if model_type else {})}
     return {**made, "target": f"{place.path}-w8a8"} if place else made
 
@@ -98,8 +98,14 @@ def _context(artifact: Artifact, place: ArtifactPlace | None, params: dict[str, 
         "levels": LEVELS,
         "locks": locks,
         "found_wait": waiting.new(server, KIND, locks) if server else None,
+        **(_way_to_tools(server) if server and made and not made.tools else {}),
         "set_words": sets().get(made.calibration) if made else None,
         "last_look": server.jobs.filter(kind=LOOK, params__model=params.get("model")).order_by("-pk").first()
         if server
         else None,
     }
+
+
+def _way_to_tools(server: Server) -> dict[str, Any]:
+    """Where to go on a server without msModelSlim."""
+    return {"bringing": quantizing.bringing_tools(server), "try_stack": quantizing.stack_for_trying(server)}

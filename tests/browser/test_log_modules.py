@@ -119,6 +119,14 @@ def test_events_that_are_none_break_nothing(module, event):
     assert module("log/records.js", code, f"1764500000000\tv\t{event}") <= 1
 
 
+def test_what_is_told_to_the_console_is_no_row(module):
+    told = '{"e":"told","told":"artifact","data":{"path":"/x"}}'
+    assert rows(module, ("o", "before"), ("v", told), ("o", "after")) == [
+        [1, "line", "before", None],
+        [3, "line", "after", None],
+    ]
+
+
 def test_times_and_durations_read_as_on_the_server(module):
     code = "return [0.42, 9.96, 59.6, 140, 3599.7, 11100, null].map((s) => m.took(s))"
     assert module("times.js", code) == ["0.4 s", "10 s", "1 min 0 s", "2 min 20 s", "1 h 0 min", "3 h 5 min", "—"]

@@ -13,7 +13,7 @@ from console.errors import ConsoleError
 from console.models import ApiToken, User
 from deployments.agent import signing
 from deployments.agent.models import signed_http
-from deployments.models import Attempt, Job, JobState, Server
+from deployments.models import Artifact, Attempt, Job, JobState, Server
 from deployments.services import model_copies, model_downloads, model_sources
 from tests.deployments.model_site import FORM, as_operator, olga, other, own_var, server, text  # noqa: F401
 
@@ -231,3 +231,21 @@ def test_a_silent_end_of_a_copy_leaves_no_job(server, other, olga):
     with pytest.raises(ConsoleError):
         model_copies.copy(model_copies.Wish(server, "/data/m", other), by=olga)
     assert not Job.objects.exists()
+
+
+def test_the_only_real_server_is_filled_in(as_operator, server):
+    filled = f'value="{server.name}" required'
+    Server.objects.create(name="sim-1", simulated=True)
+    pages = ("/models/download/", "/jobs/new?kind=sample_model", "/models/")
+    assert [filled in text(as_operator.get(page)) for page in pages] == [True] * 3
+    Server.objects.create(name="second")
+    assert [filled in text(as_operator.get(page)) for page in pages] == [False] * 3
+
+
+def test_the_verdict_of_a_job_links_to_the_model_it_made(as_operator, server):
+    job = looked(server)
+    Job.objects.filter(pk=job.pk).update(kind="sample_model", params={})
+    made = Artifact.objects.create(name="sample-<b>", fingerprint="1" * 64, format="hf", made_by=job)
+    Artifact.objects.create(name="another", fingerprint="2" * 64, format="hf")
+    page = text(as_operator.get(f"/jobs/{job.pk}/"))
+    assert f'<a href="/models/{made.pk}/"><bdi>sample-&lt;b&gt;</bdi></a>' in page and "another" not in page

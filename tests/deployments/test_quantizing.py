@@ -334,3 +334,22 @@ def test_rest_tells_the_plan(ready, operator, client):
     assert told["type"] == "w8a16" and told["recipe"]["level"] == "default" and not told["can_run"]
     assert [one["code"] for one in told["refusals"]] == ["not_verified"] and told["types"]["w8a8"] == "verified"
     assert client.get("/api/v1/servers/nobody/quantize-plan", headers=headers).status_code == 404
+
+
+def test_the_sample_model_is_proposed_the_type_of_its_recipe():
+    shape = {"model_type": "qwen2", "layers": 28}
+    sample = Artifact(name="tiny", via="sample", summary=shape)
+    assert quantizing.proposed_type(sample) in quantizing.recipes.built_in().adapters
+    for other in ({"via": "found"}, {"summary": {**shape, "layers": 2}}):
+        assert quantizing.proposed_type(Artifact(**{"name": "tiny", "via": "sample", "summary": shape, **other})) == ""
+
+
+def test_a_server_without_the_tool_is_led_to_what_brings_it(ready, operator):
+    assert quantizing.stack_for_trying(ready) == "" and quantizing.bringing_tools(ready) is None
+    ready.facts = {**ready.facts, "pythons": [], "stack_current": None}
+    ready.save()
+    assert quantizing.stack_for_trying(ready) == "cpu-0.32.0"
+    job = jobs.queue_job(ready, "install", {"stack": "cpu-0.32.0"}, by=operator)
+    assert quantizing.bringing_tools(ready) == job
+    Npu.objects.create(server=ready, bus_id="0000:C1:00.0", device_index=0, npu_id=0, chip_id=0)
+    assert quantizing.stack_for_trying(ready) == ""

@@ -77,7 +77,10 @@ export class Rows {
       return null;
     }
     if (name === "item") return this.#item(n, ms, event);
-    if (name === "told" && this.heading) { this.aliases.set(n, this.heading); return null; }  // for the console, not for readers
+    if (name === "told") {  // for the console's records, not for a reader: what it came to stands beside it in words
+      if (this.heading) this.aliases.set(n, this.heading);
+      return null;
+    }
     if (name === "ended") { this.step = 0; this.ended = true; }
     const level = name === "ended" && event.state === "failed" ? "error" : "";
     return { n, last: n, ms, type: "note", text: name ? "" : plain(text), level, event: name ? event : null };
