@@ -24,6 +24,7 @@ def answer_all(ask: Ask, role: str, prompts: Sequence[Prompt], out: Path) -> Non
     path.write_text(json.dumps(wanted, ensure_ascii=False), encoding="utf-8")
     env = {
         **environment(),
+        "OMP_WAIT_POLICY": "PASSIVE",  # as in modelslim.py
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
         "CUDA_VISIBLE_DEVICES": "",
         "PYTHONDONTWRITEBYTECODE": "1",
