@@ -92,6 +92,12 @@ class Measured:
     scores: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
+    def parent_speaks(self) -> bool:
+        """False where most of the parent's own answers are garbled, as those of a sample model with random weights:
+        which of the others are is chance then, and tells nothing of the child."""
+        return 2 * self.both_garbled <= self.prompts
+
+    @property
     def score_loss_pct(self) -> float | None:
         """How much worse the child does in the task that suffers most, relative; None where none was run."""
         losses = [100 * (parent - child) / parent for parent, child in self.scores.values() if parent > 0]
@@ -180,7 +186,7 @@ def faults(measured: Measured, budget: Budget) -> list[Text]:
     """Why the child is not within the budget; [] where it is. What was not measured neither helps nor harms, but one
     of perplexity and score must have been measured, or every answer be equal."""
     found: list[Text] = []
-    if measured.garbled:
+    if measured.garbled and (measured.parent_speaks or measured.perplexity_change_pct is None):
         count = measured.garbled
         found.append(
             Text(f"{count} 条回答是乱码，而父模型的不是", f"answers garbled where the parent's are not: {count}")

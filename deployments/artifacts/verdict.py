@@ -33,6 +33,11 @@ BOTH_GARBLED = Text(
     "To some prompts both models gave answers that are garbled in the same way, as a sample model with random weights "
     "does; they do not count against the child.",
 )
+MUTE_PARENT = Text(
+    "父模型的多数回答本身就是乱码（例如随机权重的示例模型），因此这里不以乱码判定，只看困惑度与词元。",
+    "Most of the parent's own answers are garbled, as those of a sample model with random weights: garble is not "
+    "judged here, perplexity and tokens are.",
+)
 NO_LOGPROBS = Text(
     "引擎没有给出对数概率，因此没有困惑度。", "The engine gave no log probabilities, so there is no perplexity."
 )
@@ -50,12 +55,18 @@ def pairs(ask: Ask, folder: Path) -> tuple[str, list[Text], list[Pair]]:
     return str(child_head["engine"]), notes, found
 
 
+def _of_garble(measured: Measured) -> list[Text]:
+    if not measured.parent_speaks:
+        return [MUTE_PARENT]
+    return [BOTH_GARBLED] if measured.both_garbled else []
+
+
 def told(
     ask: Ask, engine: str, notes: Sequence[Text], measured: Measured, budget: Budget, took_s: float
 ) -> dict[str, Any]:
     """What the console hears of the whole."""
     faults = judge.faults(measured, budget)
-    more = [NOT_PROVEN[engine], *([BOTH_GARBLED] if measured.both_garbled else [])]
+    more = [NOT_PROVEN[engine], *_of_garble(measured)]
     more += [NO_LOGPROBS] if measured.perplexity_change_pct is None else []
     return {
         "parent": str(ask.parent), "child": str(ask.child), "engine": engine, "passed": not faults,

@@ -116,6 +116,7 @@ def evaluation_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "sentence": sentence,
         "faults": faults,
         "measured": evaluation.measured,
+        "parent_speaks": not evaluation.measured or evaluations.measured_of(evaluation.measured).parent_speaks,
         "answers": [evaluation_page.shown(row) for row in page],
         "page": page,
         "wanted": wanted,

@@ -1,5 +1,6 @@
 """From answers to numbers and a verdict."""
 
+import dataclasses
 import json
 import math
 
@@ -99,3 +100,13 @@ def test_a_pair_always_fits_into_what_can_travel():
     row = compare(Prompt("p" * 60, "zh", "k" * 40, "问" * 8000), monster, Answer("乱" * 60_000)).as_json()
     assert len(json.dumps({"told": "answer", "data": {"n": 500, **row}})) < 30_000
     assert row["parent"].endswith("…") and row["child"].startswith("乱乱") and judge.fitted("短", 50) == "短"
+
+
+def test_garble_tells_nothing_where_the_parent_itself_does_not_speak():
+    mute = judge.Measured(48, 45.0, 60.0, 8.0, 1269.0, 1270.0, 0.07, garbled=4, both_garbled=41)
+    assert judge.faults(mute, Budget()) == [] and not mute.parent_speaks
+    speaks = dataclasses.replace(mute, both_garbled=24)
+    assert "4" in judge.faults(speaks, Budget())[0].en
+    damaged = dataclasses.replace(mute, perplexity_change_pct=71.0, token_agreement_pct=3.0)
+    assert len(judge.faults(damaged, Budget())) == 2
+    assert judge.faults(dataclasses.replace(mute, perplexity_change_pct=None), Budget())  # NaN is no chance
