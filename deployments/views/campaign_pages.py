@@ -16,7 +16,15 @@ from console.errors import Conflict, ConsoleError
 from console.middleware import wants_json
 from console.models import User
 from deployments.models import Campaign
-from deployments.services import batch_page, batches, campaign_board, campaign_form, campaign_held, campaigns
+from deployments.services import (
+    batch_page,
+    batches,
+    campaign_board,
+    campaign_form,
+    campaign_held,
+    campaigns,
+    wheel_bundles,
+)
 from deployments.services.campaign_plan import WORDS
 from deployments.services.campaign_rings import BY, Order
 from deployments.services.selection import FLEETS
@@ -130,6 +138,7 @@ def campaign_new(request: HttpRequest) -> HttpResponse:
         "names_text": "\n".join(asked.names), "order": order, "values_text": " ".join(order.values), "bys": BY,
         "fleets": FLEETS, "hit": hit, "fields": campaign_form.choices(), "refusal": refusal,
         "most": campaign_form.MOST_LINES,
+        "bundles": [one.name for one in wheel_bundles.present() if stack in ("", one.stack)],
     }  # fmt: skip
     if is_part(request):
         return render(request, "deployments/_campaign_consequence.html", context)

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 from auditlog.models import LogEntry
@@ -16,6 +17,7 @@ from deployments import topics
 from deployments.models import Attempt, Batch, Campaign, Job, Server
 from deployments.services import batches, campaigns, selection, stacks
 from deployments.services.campaign_rings import Order
+from deployments.views import campaign_pages
 from tests.deployments.campaign_bench import (
     STACK,
     THERE,
@@ -66,6 +68,14 @@ def form(**more):
 
 
 # ---------- the form ----------
+
+
+def test_bundles_of_the_stack_are_suggested(page, operator, monkeypatch):
+    make_servers(1)
+    kept = [SimpleNamespace(name="mine-aarch64", stack=STACK), SimpleNamespace(name="other-x86", stack="another")]
+    monkeypatch.setattr(campaign_pages.wheel_bundles, "present", lambda: kept)
+    shown = text(page(operator).get("/campaigns/new", form()))
+    assert '<option value="mine-aarch64">' in shown and "other-x86" not in shown
 
 
 def test_the_form_shows_what_it_does_and_asks_for_exactly_that(page, operator):
