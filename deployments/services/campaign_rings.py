@@ -127,7 +127,7 @@ def _by_rack(servers: Sequence[Server], size: int) -> list[tuple[Text, list[Serv
     for server in servers:
         racks.setdefault(server.rack, []).append(server)
     nowhere = racks.pop("", [])
-    names = sorted(racks)
+    names = sorted(racks, key=selection.natural)
     made = []
     for start in range(0, len(names), size):
         part = names[start : start + size]
@@ -141,7 +141,7 @@ def _by_label(servers: Sequence[Server], label: str, values: Sequence[str]) -> l
     for server in servers:
         labels = server.labels if isinstance(server.labels, Mapping) else {}
         found.setdefault(str(labels[label]) if label in labels else None, []).append(server)
-    others = sorted(value for value in found if value is not None and value not in values)
+    others = sorted((one for one in found if one is not None and one not in values), key=selection.natural)
     made = []
     for value in [*dict.fromkeys(values), *others]:
         if members := found.get(value):

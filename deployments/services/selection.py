@@ -1,5 +1,6 @@
 """Which servers a batch hits, and in which waves. Pure but for the one query of `find`."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -51,6 +52,7 @@ def find(asked: Asked) -> tuple[list[Server], list[str]]:
     if asked.families:
         rows = rows.filter(family__in=asked.families)
     servers = [server for server in rows.defer("facts", "notes", "key", "redis_password") if _has(server, asked.find)]
+    servers.sort(key=lambda server: natural(server.name))
     if len(servers) > MOST_SERVERS:
         raise Invalid(
             _("%(n)s servers match; one batch takes %(most)s.") % {"n": len(servers), "most": MOST_SERVERS},
@@ -58,6 +60,13 @@ def find(asked: Asked) -> tuple[list[Server], list[str]]:
             code="too_many",
         )
     return servers, _missing(asked, servers)
+
+
+def natural(text: str) -> list[Any]:
+    """A key by which kp-2 stands before kp-10."""
+    return [
+        (0, int(part), "") if part.isdecimal() else (1, 0, part.lower()) for part in re.split(r"(\d+)", text) if part
+    ]
 
 
 def _has(server: Server, words: str) -> bool:

@@ -1,6 +1,5 @@
 """What a reader asked of the fleet page, read from the address: filter, grouping, order. Pure."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,7 +7,7 @@ from urllib.parse import urlencode
 
 from django.utils.translation import gettext
 
-from deployments.services.selection import has_words
+from deployments.services.selection import has_words, natural
 from monitoring.services.fleet_page import CODE, FAULTY, METRIC_AT, OCC, PageServer
 from monitoring.services.live_state import HEARD
 
@@ -128,13 +127,6 @@ def arrange(servers: Iterable[PageServer], asked: Asked) -> list[Group]:
 def order(servers: Iterable[PageServer], asked: Asked) -> list[PageServer]:
     by_name = sorted(servers, key=lambda server: natural(server["name"]))
     return sorted(by_name, key=lambda server: worst(server, asked.metric)) if asked.sort == "worst" else by_name
-
-
-def natural(text: str) -> list[Any]:
-    """A key by which kp-2 stands before kp-10."""
-    return [
-        (0, int(part), "") if part.isdecimal() else (1, 0, part.lower()) for part in re.split(r"(\d+)", text) if part
-    ]
 
 
 def worst(server: PageServer, metric: str) -> tuple[int, int]:

@@ -77,6 +77,12 @@ def test_real_and_simulated_servers_come_together_only_when_told(db):
         selection.find(selection.Asked(fleet="all"))
 
 
+def test_servers_stand_as_people_count_them(db):
+    for name in ("kp-100", "kp-12", "kp-2"):
+        Server.objects.create(name=name, simulated=False)
+    assert [server.name for server in selection.find(selection.Asked(fleet="real"))[0]] == ["kp-2", "kp-12", "kp-100"]
+
+
 def test_filters_narrow_and_a_name_that_hits_nothing_is_said(db):
     made = make_servers(4, family="910B3")
     Server.objects.filter(pk=made[0].pk).update(labels={"env": "prod"})
