@@ -126,7 +126,7 @@ def address(name: str, *args: Any, **query: Any) -> str:
 
 
 def actions(artifact: Artifact, there: Sequence[ArtifactPlace]) -> list[Action]:
-    """Copy, quantize, convert, evaluate: those whose pages there are, with this model filled in."""
+    """Plan, copy, quantize, convert, evaluate: those whose pages there are, with this model filled in."""
     here = next((place for place in there if place.whole and place.server.decommissioned_at is None), None)
     if here is None:
         return []
@@ -144,7 +144,9 @@ def actions(artifact: Artifact, there: Sequence[ArtifactPlace]) -> list[Action]:
         (title, address(name, **(copied if kind == "model_copy" else filled)) or _form(kind, here), icon)
         for title, name, kind, icon in wanted
     ]
-    return [Action(title, url, icon) for title, url, icon in found if url]
+    plan = [(_("Plan for serving"), address("deployments:serving-plan", model=artifact.pk), "deployment")]
+    every = [*(plan if artifact.format in ("hf", "quantized") else []), *found]
+    return [Action(title, url, icon) for title, url, icon in every if url]
 
 
 def _form(kind: str, here: ArtifactPlace) -> str:

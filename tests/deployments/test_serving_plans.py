@@ -6,6 +6,7 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import translation
 
 from console.errors import ConsoleError
 from console.models import ApiToken, User
@@ -16,6 +17,12 @@ SUMMARY = {
     "layers": 28, "hidden": 3584, "heads": 28, "kv_heads": 4, "head_dim": 128, "vocab": 152_064, "dtype": "BF16",
     "max_position": 32_768, "weight_bytes": 15_231_233_024, "quant_type": "", "remote_code": True,
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def in_english():
+    with translation.override("en"):
+        yield
 
 
 @pytest.fixture
@@ -94,7 +101,12 @@ def test_the_page_and_rest(client, seven, django_assert_max_num_queries):
     assert "Plan before you serve" in client.get("/models/plan/").text
     with django_assert_max_num_queries(12):
         page = client.get("/models/plan/?model=seven&npus=2").text
-    assert "Fewest NPUs" in page and "KV cache" in page and "--max-model-len 16384" in page
+    assert (
+        f'href="/models/{seven.pk}/"' in page
+        and "Fewest NPUs" in page
+        and "KV cache" in page
+        and "--max-model-len 16384" in page
+    )
     page = client.get("/models/plan/?model=deepseek-ai/deepseek-llm-67b-chat&npus=2").text
     assert "It does not fit" in page and "Quantized to w8a8 it takes 2 NPUs." in page
     hostile = client.get("/models/plan/?model=<script>alert(1)</script>").text
