@@ -25,7 +25,7 @@ def pytest_addoption(parser):
     faults.addoption("--faults-seed", type=int, default=0, help="repeat the run that printed this seed")
     engines = parser.getgroup("engines", "tests/engines: real engines out of an index")
     engines.addoption("--engines", action="store_true", help="run them: gigabytes are fetched")
-    engines.addoption("--engines-brief", action="store_true", help="do not measure what pip takes by hand")
+    engines.addoption("--engines-brief", action="store_true", help="without what takes long, as in CI")
     engines.addoption("--engines-stack", default="", help="the folder of a CPU stack that is installed already")
     engines.addoption("--engines-index", default="", help="the index, in place of the public one")
 

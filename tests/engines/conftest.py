@@ -24,12 +24,17 @@ class Installed(NamedTuple):
     took_s: float
 
 
+LONG = ("test_evaluate.py", "test_sample_model.py")  # vLLM starts several times; the whole way has each of them once
+
+
 def pytest_collection_modifyitems(config, items):
-    if not config.getoption("--engines"):
-        left = pytest.mark.skip(reason="fetches gigabytes: make test-engines")
-        for item in items:
-            if HERE in item.path.parents:
-                item.add_marker(left)
+    for item in items:
+        if HERE not in item.path.parents:
+            continue
+        if not config.getoption("--engines"):
+            item.add_marker(pytest.mark.skip(reason="fetches gigabytes: make test-engines"))
+        elif config.getoption("--engines-brief") and item.path.name in LONG:
+            item.add_marker(pytest.mark.skip(reason="long: make test-engines without --engines-brief"))
 
 
 @pytest.fixture(scope="session")
