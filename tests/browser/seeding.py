@@ -347,11 +347,12 @@ def join_many(phase="asking"):
     return many.pk
 
 
-def newest_attempts(count):
-    """The newest attempts that no server has begun, at most `count`, oldest first."""
+def newest_attempts(count, servers=""):
+    """The newest attempts that no server has begun, at most `count`, oldest first; of servers whose name begins so."""
     from deployments.models import Attempt
 
-    found = Attempt.objects.filter(started_at=None, state="queued").order_by("-job_id")
+    found = Attempt.objects.filter(started_at=None, state="queued", job__server__name__startswith=servers)
+    found = found.order_by("-job_id")
     return list(found.values_list("pk", flat=True)[:count])[::-1]
 
 
