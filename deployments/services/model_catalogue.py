@@ -11,25 +11,17 @@ from django.conf import settings
 from deployments.artifacts import known, sizes
 from deployments.artifacts.known import Known, Models
 from deployments.models import Artifact, ArtifactPlace
+from deployments.services.site_file import SiteFile
 from deployments.steps import Text
 
 CARDS = (32, 64)
 ENDINGS = ("w8a8", "w4a8", "w8a16", "w4a16", "w4a4", "bf16", "fp16", "fp8", "quantized", "instruct")
-_kept: tuple[Any, Models] | None = None
+_file = SiteFile(known.with_site_rows)
 
 
 def models() -> Models:
     """Built-in and site rows; read anew when the site's file changes."""
-    global _kept
-    path = settings.MODELS_FILE
-    try:
-        found = path.stat()
-        stamp: Any = (path, found.st_mtime_ns, found.st_size, found.st_ino)
-    except OSError:
-        stamp = (path, None)
-    if _kept is None or _kept[0] != stamp:
-        _kept = (stamp, known.with_site_rows(path))
-    return _kept[1]
+    return _file.content(settings.MODELS_FILE)
 
 
 def like(name: str) -> Known | None:

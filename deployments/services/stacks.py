@@ -19,6 +19,7 @@ from console.models import User
 from deployments.kinds import install
 from deployments.models import Server
 from deployments.services import faults, jobs, packages
+from deployments.services.site_file import SiteFile
 from deployments.stacks import installed, plan, verdict
 from deployments.stacks.catalogue import Catalogue, Stack, newest_first, with_site_rows
 from deployments.stacks.draft import Holder
@@ -31,21 +32,12 @@ MOST_WISHED = 2000
 
 # ---------- the catalogue ----------
 
-_kept: tuple[Any, Catalogue] | None = None
+_file = SiteFile(with_site_rows)
 
 
 def catalogue() -> Catalogue:
     """Built-in and site rows; read anew when the site's file changes."""
-    global _kept
-    path = settings.STACKS_FILE
-    try:
-        found = path.stat()
-        stamp: Any = (path, found.st_mtime_ns, found.st_size, found.st_ino)
-    except OSError:
-        stamp = (path, None)
-    if _kept is None or _kept[0] != stamp:
-        _kept = (stamp, with_site_rows(path))
-    return _kept[1]
+    return _file.content(settings.STACKS_FILE)
 
 
 def find(name: str) -> Stack:
