@@ -1,6 +1,5 @@
 """Plans for serving a model: which model and which NPUs somebody means, and what the planner says of them."""
 
-import dataclasses
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -11,13 +10,12 @@ from django.utils.translation import gettext as _
 
 from console.errors import Invalid, NotFound
 from console.language import pick
-from deployments.artifacts import known
 from deployments.models import Artifact, Server
 from deployments.services import model_catalogue, resets, stacks
 from deployments.serving import limits, planner
 from deployments.serving.planner import Answer, Plan, Wish
 from deployments.serving.sizing import UTILIZATION
-from deployments.serving.spec import QUANT_BYTES, Spec, Unknown, from_known, from_summary, quantized
+from deployments.serving.spec import QUANT_BYTES, Spec, Unknown, completed, from_known, from_summary, quantized
 
 QUANTS = tuple(QUANT_BYTES)
 DTYPES = ("auto", "bfloat16", "float16")
@@ -80,7 +78,8 @@ def find_model(words: str, quant: str) -> tuple[str, Artifact | None, Spec]:
     try:
         if artifact:
             spec = from_summary(artifact.summary, name=artifact.name, weight_bytes=artifact.bytes)
-            return artifact.name, artifact, quantized(_with_known(spec), quant)
+            like = model_catalogue.like(artifact.name)
+            return artifact.name, artifact, quantized(completed(spec, like) if like else spec, quant)
         if row or (row := model_catalogue.like(words)):
             return row.id, None, from_known(row, quant)
     except Unknown as error:
@@ -95,21 +94,6 @@ def find_model(words: str, quant: str) -> tuple[str, Artifact | None, Spec]:
         _("Name a model that lies here, or one of the catalogue."),
         code="no_model",
     )
-
-
-def _with_known(spec: Spec) -> Spec:
-    """What config.json does not say and the catalogue knows: of a mixture how much are experts, and which layers keep
-    a cache."""
-    row = model_catalogue.like(spec.name)
-    if row is None or row.layers != spec.layers:
-        return spec
-    return _merged(spec, row)
-
-
-def _merged(spec: Spec, row: known.Known) -> Spec:
-    share = 1 - row.active_b / row.params_b if row.experts and row.active_b and row.params_b else spec.expert_share
-    layers = row.full_attention_layers or spec.kv_layers
-    return dataclasses.replace(spec, expert_share=share, kv_layers=layers, supported=row.support.text)
 
 
 def _npus(given: Mapping[str, Any]) -> tuple[str, float, int, int]:

@@ -187,11 +187,10 @@ def _ranked(plans: list[Plan]) -> tuple[Plan, ...]:
         "throughput": max(plans, key=lambda one: (_throughput(one), -one.engine.npus)),
         "context": max(plans, key=lambda one: (one.longest, -one.engine.npus)),
     }
-    found: list[Plan] = []
-    for plan in dict.fromkeys(id(one) for one in best.values()):
-        goals = tuple(goal for goal, one in best.items() if id(one) == plan)
-        found.append(dataclasses.replace(best[goals[0]], goals=goals))
-    return tuple(found)
+    goals: dict[Engine, tuple[str, ...]] = {}
+    for goal, plan in best.items():
+        goals[plan.engine] = (*goals.get(plan.engine, ()), goal)
+    return tuple(dataclasses.replace(best[names[0]], goals=names) for names in goals.values())
 
 
 def _throughput(plan: Plan) -> float:

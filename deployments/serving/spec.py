@@ -80,10 +80,7 @@ def from_summary(summary: Mapping[str, Any], *, name: str, weight_bytes: int) ->
 
 
 def from_known(row: Known, quant: str = "") -> Spec:
-    """Of a model that is known beforehand, in 16 bits or as `quant`. Raises Unknown.
-
-    Of a mixture of experts, what is not active for a token is taken for experts.
-    """
+    """Of a model that is known beforehand, in 16 bits or as `quant`. Raises Unknown."""
     kind = "bf16" if not quant else "int4" if quant.startswith("w4") else "int8"
     weights = row.weights[kind]
     if weights is None:
@@ -104,9 +101,23 @@ def from_known(row: Known, quant: str = "") -> Spec:
         rope_dim=row.qk_rope_head_dim or 0,
         kv_layers=row.full_attention_layers or _given(row.layers, "layers"),
         experts=row.experts or 0,
-        expert_share=1 - row.active_b / row.params_b if row.experts and row.active_b and row.params_b else 0.0,
+        expert_share=_expert_share(row),
         supported=row.support.text,
     )
+
+
+def completed(spec: Spec, row: Known) -> Spec:
+    """With what the files of a model do not say and its row knows: how much of it are experts, which layers keep a
+    cache. A row of another model, by its layers, adds nothing."""
+    if row.layers != spec.layers:
+        return spec
+    share, layers = _expert_share(row) or spec.expert_share, row.full_attention_layers or spec.kv_layers
+    return dataclasses.replace(spec, expert_share=share, kv_layers=layers, supported=row.support.text)
+
+
+def _expert_share(row: Known) -> float:
+    """Of a mixture of experts, what is not active for a token is taken for experts."""
+    return 1 - row.active_b / row.params_b if row.experts and row.active_b and row.params_b else 0.0
 
 
 def quantized(spec: Spec, quant: str) -> Spec:
