@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from console.errors import Invalid, NotFound
 from console.language import pick
@@ -20,6 +21,19 @@ from deployments.serving.spec import QUANT_BYTES, Spec, Unknown, completed, from
 QUANTS = tuple(QUANT_BYTES)
 DTYPES = ("auto", "bfloat16", "float16")
 MOST_HBM_MB, MOST_NPUS, MOST_CONTEXT, MOST_AT_ONCE = 1_048_576, 64, 100_000_000, 100_000
+
+# What the form calls the fields, beside their names in REST and the command.
+LABELS = {
+    "hbm_mb": gettext_noop("Memory of one, MB"),
+    "npus": gettext_noop("NPUs"),
+    "max_model_len": gettext_noop("Context, tokens"),
+    "concurrency": gettext_noop("Requests at once"),
+    "quant": gettext_noop("As it would be quantized"),
+}
+
+
+def label(name: str) -> str:
+    return f"{_(LABELS[name])} ({name})" if name in LABELS else name
 
 
 @dataclass(frozen=True)
@@ -143,7 +157,7 @@ def _whole(given: Mapping[str, Any], name: str, most: int, default: int | None) 
         number = -1
     if not 0 < number <= most:
         raise Invalid(
-            _("%(name)s must be a whole number from 1 to %(most)s.") % {"name": name, "most": f"{most:,}"},
+            _("%(name)s must be a whole number from 1 to %(most)s.") % {"name": label(name), "most": f"{most:,}"},
             _("Correct it, then ask again."),
             code="bad_number",
         )
@@ -171,7 +185,8 @@ def _choice(given: Mapping[str, Any], name: str, choices: tuple[str, ...], defau
     value = str(given.get(name) or default)
     if value not in choices:
         raise Invalid(
-            _("%(name)s must be one of %(choices)s.") % {"name": name, "choices": ", ".join(filter(None, choices))},
+            _("%(name)s must be one of %(choices)s.")
+            % {"name": label(name), "choices": ", ".join(filter(None, choices))},
             _("Correct it, then ask again."),
             code="bad_choice",
         )

@@ -72,6 +72,11 @@ def test_bad_input_is_answered_in_words(seven, given, code):
     assert refused.value.code == code and refused.value.what and refused.value.do
 
 
+def test_a_bad_number_is_named_as_the_form_and_rest_name_it(seven):
+    with pytest.raises(ConsoleError, match=r"^NPUs \(npus\) must be a whole number from 1 to 64"):
+        serving_plans.ask({"model": "seven", "npus": "many"})
+
+
 def test_a_server_without_npus_and_a_model_without_figures(seven):
     Server.objects.create(name="kp-02")
     with pytest.raises(ConsoleError, match="has no NPU"):
