@@ -17,6 +17,7 @@ from deployments.asked import Strict, find_server, user_of
 from deployments.batch_api import router as batch_router
 from deployments.campaign_api import router as campaign_router
 from deployments.evaluation_api import router as evaluation_router
+from deployments.gateway_api import router as gateway_router
 from deployments.guard_api import router as guard_router
 from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
@@ -39,6 +40,7 @@ router.add_router("", quantize_router)
 router.add_router("", model_router)
 router.add_router("", models_in_router)
 router.add_router("", serving_router)
+router.add_router("", gateway_router)
 
 
 class NewJob(Strict):

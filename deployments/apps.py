@@ -13,6 +13,7 @@ class DeploymentsConfig(AppConfig):
             converting,
             evaluating,
             evaluations,
+            gateways,
             installs,
             model_delete,
             model_downloads,

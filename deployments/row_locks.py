@@ -7,7 +7,7 @@ who only writes a row that points to the server, an entry of its history for ins
 
 from collections.abc import Iterable
 
-from deployments.models import Artifact, Job, Server
+from deployments.models import Artifact, Gateway, Job, Server
 
 
 def lock_server(pk: int) -> Server:
@@ -38,3 +38,11 @@ def lock_job(pk: int) -> Job:
 def lock_artifact(pk: int) -> Artifact:
     """The artifact's row as it is now, locked after every server's. Raises Artifact.DoesNotExist."""
     return Artifact.objects.select_for_update(no_key=True).get(pk=pk)
+
+
+def lock_gateway(pk: int) -> Gateway:
+    """The gateway with `server` and `deployment` at hand, locked after its server. Raises Gateway.DoesNotExist."""
+    server = lock_server(Gateway.objects.only("server_id").get(pk=pk).server_id)
+    gateway = Gateway.objects.select_for_update(no_key=True, of=("self",)).select_related("deployment").get(pk=pk)
+    gateway.server = server
+    return gateway

@@ -13,6 +13,7 @@ from django.urls import reverse
 from console import alerts, live, streams, untrusted
 from deployments.models import Npu, Server, ServerChange
 from deployments.row_locks import hold_servers
+from deployments.services import gateway_heard
 from monitoring import history
 from monitoring.models import Minute
 from monitoring.services import cards, facts_history, fleet_steps, live_state, readings
@@ -43,6 +44,7 @@ class Telemetry:
         self._same_facts: dict[int, tuple[str, float]] = {}
         self._offsets: dict[int, float] = {}
         self._agents: dict[int, readings.Agent] = {}
+        self._gateways: dict[int, tuple[list[Any], float]] = {}
 
     def know(self, servers: Iterable[Server]) -> None:
         """The servers as the database has them now. Those that are gone are forgotten."""
@@ -73,6 +75,8 @@ class Telemetry:
             else:
                 self._facts[server_id] = (readings.clean_facts(message), received)
             return []
+        if isinstance(message.get("gateways"), list):
+            self._gateways[server_id] = (message["gateways"], received)
         sample = readings.clean_sample(message)
         before = self.nows.get(server_id)
         if sample["error"] and not sample["npus"] and before:
@@ -203,6 +207,7 @@ class Telemetry:
     def flush(self) -> None:
         """Write what became due into the database: last contact, minutes, facts, NPUs. One transaction."""
         self.has_news = False
+        self._flush_gateways()
         minutes, self._ready_minutes = self._ready_minutes, []
         heard, self.heard = self.heard, {}
         offsets, self._offsets = self._offsets, {}
@@ -220,6 +225,13 @@ class Telemetry:
             self._facts, self._same_facts = facts | self._facts, same | self._same_facts
             self._agents, self._new_inventory = agents | self._agents, fresh | self._new_inventory
             raise
+
+    def _flush_gateways(self) -> None:
+        """What servers said last of their gateways. What cannot be written now they say again."""
+        told, self._gateways = self._gateways, {}
+        for pk, (rows, received) in sorted(told.items()):
+            with transaction.atomic():
+                gateway_heard.heard(pk, rows, received)
 
     @transaction.atomic
     def _write(

@@ -14,6 +14,7 @@ from typing import Any
 from deployments.agent import devices, facts, spool
 from deployments.agent.config import Config, begin
 from deployments.agent.environment import passed_on
+from deployments.agent.gateways import watch as gateways
 from deployments.agent.host import HostMeter
 from deployments.agent.outbox import Outbox
 from deployments.agent.owners import Owners
@@ -67,6 +68,7 @@ class Sampler:
             "simulated": self.config.simulated,
             **reading,
             "host": dict(self.host()),
+            **gateways.told(self.config),
         }
 
     def facts(self) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from deployments.agent import credentials, keys
 from deployments.agent.adopt import RUNNER, Adopter
 from deployments.agent.config import Config, Current, begin
 from deployments.agent.dispatch import WORKER_LOCK, Dispatcher
+from deployments.agent.gateways import watch as gateways
 
 if TYPE_CHECKING:
     from rq.job import Job
@@ -184,6 +185,7 @@ class AdoptThread(threading.Thread):
         while True:
             try:
                 self.adopter.tick()
+                gateways.sweep(self.adopter.config)
             except Exception:
                 log.exception("looking after attempts failed")
             if self.has_moved():

@@ -1,9 +1,8 @@
 """A whole gateway on loopback: real nginx, real vllm-router, the keeper as a process, and engines that pretend.
 
-Engines answer as vLLM does, at once or word by word, count who asked, and can be killed. `Bench` has a client of its own.
+Engines answer as vLLM does, at once or word by word, and can be killed. `Bench` has a client of its own.
 """
 
-import asyncio
 import hashlib
 import http.client
 import json
@@ -66,8 +65,8 @@ async def serve(reader, writer):
 
 def whole(writer, status, data, kind="application/json"):
     text = data if isinstance(data, bytes) else json.dumps(data, separators=(",", ":")).encode()
-    writer.write(b"HTTP/1.1 %d X\r\ncontent-type: %s\r\ncontent-length: %d\r\n\r\n" % (status, kind.encode(), len(text)))
-    writer.write(text)
+    head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(text)}\r\n\r\n"
+    writer.write(head.encode() + text)
 
 async def answer(writer, method, path, headers, body):
     if path == "/health":

@@ -184,7 +184,7 @@ def test_totals_are_what_clients_were_told(bench):
     with Load(bench.port, clients=4, key="sk-eleven") as load:
         until(lambda: load.count_reaches(80))
     assert not load.failed
-    status, said = bench.chat(key="sk-eleven", odd=True, max_tokens=9)  # whose text looks like a usage
+    status, _said = bench.chat(key="sk-eleven", odd=True, max_tokens=9)  # whose text looks like a usage
     assert status == 200
     bench.chat(key="sk-eleven", model="none")
     told = [load.tokens[0] + 2, 1, load.tokens[1] + 7, load.tokens[2] + 9]

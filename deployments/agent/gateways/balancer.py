@@ -35,7 +35,7 @@ def engines(port: int) -> dict[str, dict[str, Any]]:
     """{url: {"healthy", "load"}}. Raises Away."""
     status, body = call(port, "GET", "/workers")
     try:
-        rows = json.loads(body)["workers"] if status == 200 else None
+        rows: list[dict[str, Any]] = json.loads(body)["workers"] if status == 200 else [{}]
         return {str(row["url"]): {"healthy": row["is_healthy"] is True, "load": row.get("load")} for row in rows}
     except (ValueError, KeyError, TypeError) as error:
         raise Away(f"/workers: {status}") from error

@@ -1,8 +1,9 @@
 """The folder of one gateway: `<state_dir>/gateways/g<pk>/`.
 
-`spec.json` (what it is to be: serving/gateway_conf.Spec, and `programs`: where router, nginx and njs are), `wish` ("run"
-or "stop"), `lock` (held by its keeper for life), `router` and `nginx` (identities of the two programs), `now.json` (how
-it is), `instance` (a word of this folder alone), `keys/` (a file for each key), `usage.log` and `usage.json`.
+`spec.json` (what it is to be: serving/gateway_conf.Spec, and `programs`: where router, nginx and njs are), `wish`
+("run" or "stop"), `lock` (held by its keeper for life), `router` and `nginx` (identities of the two programs),
+`now.json` (how it is), `instance` (a word of this folder alone), `keys/` (a file for each key), `usage.log` and
+`usage.json`.
 """
 
 import json

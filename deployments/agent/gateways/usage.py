@@ -1,7 +1,7 @@
 """What each key used, by day: read from nginx's log of usage, once each, into totals that only grow.
 
-`usage.json` holds how far the log was read together with the totals, and is replaced whole: whatever is cut off, no line
-is counted twice and none is left out. Totals are told again and again, so that none is lost while the console is away.
+`usage.json` holds how far the log was read together with the totals, and is replaced whole: whatever is cut off, no
+line is counted twice and none is left out. Totals are told again and again: none is lost while the console is away.
 """
 
 import json
@@ -40,7 +40,8 @@ class Usage:
 
     def turn(self, day_offset_s: int) -> int:
         """Count what was written since; returns how many lines."""
-        count, seen = 0, {}
+        count = 0
+        seen: dict[str, int] = {}
         for path in (self.old, self.log):
             while lines := self._lines(path, seen):
                 count += sum(self._count(line, day_offset_s) for line in lines)
