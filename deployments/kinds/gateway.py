@@ -23,10 +23,10 @@ class Params:
     port: int = param("integer", zh="端口", en="Port", least=1, most=65535)
     router_port: int = param("integer", zh="路由端口", en="Port of the router", least=1, most=65535)
     version: int = param("integer", zh="版本", en="Version", least=1, most=2**53)
-    alone: bool = param("flag", zh="只用路由（没有 nginx）", en="The router alone, without nginx", default=False)
     sealed: str = param(
         "text", zh="密封的设置", en="Sealed settings", pattern=r"[A-Za-z0-9+/=]{1,60000}", most_characters=60000
     )
+    alone: bool = param("flag", zh="只用路由（没有 nginx）", en="The router alone, without nginx", default=False)
     wheelhouse: str = param(
         "text", zh="wheel 目录", en="Folder of wheels", default="", pattern=r"(/[^\x00-\x1f]{1,500})?"
     )
