@@ -3,7 +3,6 @@
 import argparse
 import base64
 import json
-import os
 import time
 import zlib
 
@@ -211,6 +210,6 @@ def test_keys_are_written_for_this_user_alone(tmp_path):
     found = gateway_conf.read(spec(keys=[key_row(1, "sk-one"), key_row(2, "sk-two")]))
     front.write_keys(tmp_path, found)
     assert {oct(path.stat().st_mode & 0o777) for path in (tmp_path / "keys").iterdir()} == {"0o600"}
-    assert os.stat(tmp_path / "keys").st_mode & 0o077 == 0
+    assert (tmp_path / "keys").stat().st_mode & 0o077 == 0
     front.write_keys(tmp_path, gateway_conf.read(spec()))
     assert not list((tmp_path / "keys").iterdir())
