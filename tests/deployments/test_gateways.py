@@ -277,6 +277,17 @@ def test_bars_and_totals_are_of_the_days_asked_for(gateway, operator):
     assert usage.by_key([key], days=60)[0].completion_tokens == 1050
 
 
+def test_one_that_was_stopped_on_its_server_is_started_again(client, gateway, operator):
+    settled(gateway)
+    tell(gateway, state="stopped")
+    Gateway.objects.update(port=19000)
+    client.force_login(operator)
+    client.post("/gateways/qwen/", {"do": "again"})
+    gateway.refresh_from_db()
+    assert (gateway.state, gateway.port, gateway.job.kind) == ("planned", 19000, "gateway")
+    assert Job.objects.filter(kind="gateway").count() == 2
+
+
 @pytest.mark.parametrize("who, makes", [("operator", True), ("viewer", False)])
 def test_the_pages_as_each_role(client, gateway, request, who, makes):
     client.force_login(request.getfixturevalue(who))
