@@ -21,8 +21,11 @@ class Minute(models.Model):
 
 
 class Diagnosis(models.Model):
-    """What is known of a failed run by its log. `findings`: the shape of diagnoses.Finding.as_json, best first, at most
-    MOST_FINDINGS. `found`: id of the best rule, '' where nobody knows what is wrong. `right`: what people said of it."""
+    """What is known of a failed run by its log.
+
+    `findings`: the shape of diagnoses.Finding.as_json, best first. `found`: id of the best rule, '' where nobody knows
+    what is wrong. `right`: what people said of it.
+    """
 
     attempt = models.OneToOneField(Attempt, on_delete=models.CASCADE, related_name="diagnosis")
     found = models.CharField(max_length=80, blank=True, default="")
