@@ -17,5 +17,6 @@ class DeploymentsConfig(AppConfig):
             model_delete,
             model_downloads,
             quantizing,
+            reconcile,
             resets,
         )

@@ -55,6 +55,9 @@ class CannotNow(Exception):
         self.reason = reason
 
 
+serve_jobs.on_end(replica_events.job_ended)
+
+
 def run(pk: int) -> None:
     """What the console's worker does: whoever asks from here on asks for another look."""
     with contextlib.suppress(redis.RedisError):
@@ -301,8 +304,9 @@ def _say(pk: int, refused: list[str] | None) -> None:
         changed = reason != seen.deployment.reason
         if changed:
             Deployment.objects.filter(pk=pk).update(reason=reason)
+    busy = bool(seen.draining) or rollout.is_moving(seen.deployment)
     with contextlib.suppress(redis.RedisError):
-        if refused:
+        if refused or (reason and not busy):
             client().set(streams.reconcile_later(pk), 1, ex=LATER_S)
         else:
             client().delete(streams.reconcile_later(pk))
@@ -352,6 +356,8 @@ def unsettled() -> list[int]:
         Exists(Reservation.objects.filter(replica=OuterRef("pk"))) | Exists(PortLease.objects.filter(replica=OuterRef("pk")))
     )
     found |= set(gone.order_by().values_list("deployment_id", flat=True))
+    silent = Replica.objects.there().filter(server__last_seen_at__lt=timezone.now() - picture.LOST_AFTER)
+    found |= set(silent.filter(deployment__replace_lost=True).order_by().values_list("deployment_id", flat=True))
     scheduled = Deployment.objects.present().filter(paused=False).exclude(schedule=[])
     now = timezone.now()
     found |= {row.pk for row in scheduled.only("schedule", "schedule_at") if schedules.due(row, now)}

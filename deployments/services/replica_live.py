@@ -55,6 +55,8 @@ class Live:
             if now is None or not servers or servers[0] != server_id:
                 continue
             pk = now["replica"]
+            if item.get("kept") is False and now["state"] not in ("failed", "stopped"):
+                continue  # its keeper is no more, and what it said last is old
             self.seen[pk] = received
             self.changed.add(pk)
             self.moved.add(deployment)

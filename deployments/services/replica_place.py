@@ -1,18 +1,20 @@
 """Make one more replica: where it fits, with its NPUs and port reserved, and the job that starts it queued."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.db import transaction
 from django.db.models import Max
-from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from console.errors import ConsoleError, Conflict
-from deployments.models import Replica, ReplicaState, Server
-from deployments.row_locks import hold_servers
-from deployments.serving import settings as serving_settings
-from deployments.services import model_copies, placement, ports, reconcile_reasons, reservations, serve_jobs
+from deployments.models import Artifact, Replica, ReplicaState, Server
+from deployments.row_locks import lock_servers
+from deployments.services import placement, ports, reconcile_reasons, reservations, serve_jobs
 from deployments.services.picture import Picture
+from deployments.serving import settings as serving_settings
+from deployments.serving.fields import Settings
+from deployments.serving.placing import Candidate
 from deployments.steps import BadParams, Text
 
 TRIED = 5  # candidates, where others take NPUs away before us
@@ -31,27 +33,27 @@ def place(seen: Picture, still: Callable[[], Picture | None]) -> Replica | None:
 
     Raises NoRoom.
     """
-    refused: ConsoleError | None = None
+    refused: NoRoom | None = None
     for candidate in _candidates(seen):
         try:
             with transaction.atomic():
                 now = still()
                 return _make(now, candidate) if now is not None else None
         except Conflict as error:  # somebody else has taken it in this moment
-            refused, where = error, candidate.server.name
+            refused = NoRoom(reconcile_reasons.refused(candidate.server, error))
         except ConsoleError as error:
-            raise NoRoom(reconcile_reasons.refused(candidate.server.name, error)) from error
-    raise NoRoom(reconcile_reasons.refused(where, refused)) if refused else _no_room(seen)
+            raise NoRoom(reconcile_reasons.refused(candidate.server, error)) from error
+    raise refused or _no_room(seen)
 
 
-def _candidates(seen: Picture) -> list[Any]:
+def _candidates(seen: Picture) -> list[Candidate]:
     """Where it fits, best first: after one was given up in a rollout, its place before all others."""
     given_up = seen.rollout.get("place")
     found = _choose(seen, [given_up]) if given_up else []
     return (found or _choose(seen, seen.deployment.servers or None))[:TRIED]
 
 
-def _choose(seen: Picture, servers: list[str] | None) -> list[Any]:
+def _choose(seen: Picture, servers: list[str] | None) -> list[Candidate]:
     settings, artifact = _asked(seen)
     found = placement.look(
         settings, artifact, servers=servers, spread=seen.deployment.spread, deployment=seen.deployment
@@ -59,7 +61,7 @@ def _choose(seen: Picture, servers: list[str] | None) -> list[Any]:
     return [candidate for candidate in found if candidate.fits]
 
 
-def _asked(seen: Picture) -> tuple[Any, Any]:
+def _asked(seen: Picture) -> tuple[Settings, Artifact]:
     """(settings, artifact) of the present revision. Raises NoRoom where they are no longer valid."""
     revision = seen.deployment.revision
     if revision is None or revision.artifact is None:
@@ -86,27 +88,62 @@ def _no_room(seen: Picture) -> NoRoom:
     nearest = next((candidate for candidate in found if candidate.why_not), None)
     if nearest is None:
         return NoRoom(reconcile_reasons.no_room(missing, None, ""))
-    return NoRoom(reconcile_reasons.no_room(missing, nearest.why_not[0], nearest.server.name))
+    return NoRoom(reconcile_reasons.no_room(missing, nearest.why_not[0], nearest.server))
 
 
-def _make(seen: Picture, candidate: Any) -> Replica:
+def _make(seen: Picture, candidate: Candidate) -> Replica:
     deployment, revision = seen.deployment, seen.deployment.revision
     assert revision is not None
-    nodes = list(getattr(candidate, "nodes", None) or [])
-    hold_servers([candidate.server.pk, *(node["server"] for node in nodes)])
+    servers = hold(candidate)
+    server = servers[candidate.pk]
     n = (deployment.replica_set.aggregate(last=Max("n"))["last"] or 0) + 1
     row = Replica.objects.create(
-        deployment=deployment, revision=revision, n=n, server=candidate.server, npus=list(candidate.npus), nodes=nodes,
-        path=candidate.path, address=address_of(candidate.server), why=[list(text) for text in candidate.why],
+        deployment=deployment, revision=revision, n=n, server=server, npus=list(candidate.npus),
+        nodes=_nodes(candidate, servers), path=candidate.path, address=ports.address_of(server),
+        why=[list(text) for text in candidate.why],
     )  # fmt: skip
-    reservations.take(row, candidate.server, candidate.npus)
-    for node in nodes[1:]:
-        reservations.take(row, Server.objects.get(pk=node["server"]), node["npus"])
-    row.port = ports.lease(candidate.server, replica=row)
+    for pk, names in _npus(candidate).items():
+        reservations.take(row, servers[pk], names)
+    row.port = ports.lease(server, replica=row)
     row.save(update_fields=["port"])
+    _lease_more(row, serving_settings.read(revision.settings), servers)
     job = serve_jobs.start(row, by=_by(seen))
-    Replica.objects.filter(pk=row.pk).update(serve_job=job, state=ReplicaState.STARTING, heard_at=timezone.now())
+    Replica.objects.filter(pk=row.pk).update(serve_job=job, state=ReplicaState.STARTING)
     return row
+
+
+def hold(candidate: Candidate) -> dict[int, Server]:
+    """Its servers by number, locked. Raises Conflict where one is no more."""
+    servers = lock_servers(_npus(candidate))
+    if len(servers) < len(_npus(candidate)):
+        raise Conflict(_("The server is no more."), _("Choose another one, then try again."), code="server_gone")
+    return servers
+
+
+def _npus(candidate: Candidate) -> dict[int, list[str]]:
+    """{server id: names of its NPUs}, all servers of the replica."""
+    if not candidate.nodes:
+        return {candidate.pk: list(candidate.npus)}
+    return {node.pk: list(node.npus) for node in candidate.nodes}
+
+
+def _nodes(candidate: Candidate, servers: Mapping[int, Server]) -> list[dict[str, Any]]:
+    """As Replica.nodes has them."""
+    return [
+        {"server": node.pk, "name": node.server, "npus": list(node.npus), "rank": rank,
+         "address": ports.address_of(servers[node.pk])}
+        for rank, node in enumerate(candidate.nodes)
+    ]  # fmt: skip
+
+
+def _lease_more(row: Replica, wanted: Settings, servers: Mapping[int, Server]) -> None:
+    """Ports by which the parts of one replica find each other: on its first server, and each server's own for HCCL."""
+    if wanted.data_parallel_size > 1:
+        ports.lease(row.server, replica=row, purpose="dp")
+    if len(row.nodes) > 1:
+        ports.lease(row.server, replica=row, purpose="ray" if wanted.backend == "ray" else "dp")
+        for server in servers.values():
+            ports.lease(server, replica=row, purpose="hccl")
 
 
 def _by(seen: Picture) -> Any:
@@ -114,11 +151,3 @@ def _by(seen: Picture) -> Any:
     if by is None:
         raise NoRoom(reconcile_reasons.NOBODY)
     return by
-
-
-def address_of(server: Server) -> str:
-    """Where its engines listen: its service address, else that of its default route; loopback on our own machine."""
-    if server.is_local or server.simulated:
-        return "127.0.0.1"
-    named: Iterable[tuple[str, str]] = server.address_roles.items()
-    return next((address for address, role in named if role == "service"), model_copies.address_of(server)) or "127.0.0.1"
