@@ -63,11 +63,6 @@ class Ask:
     def ready_s(self) -> float:
         return 60.0 * ready_min(self.settings)
 
-    @property
-    def served(self) -> str:
-        """The model's name for who asks the engine."""
-        return str(self.settings.get("served_model_name") or self.deployment)
-
 
 def ready_min(settings: Mapping[str, Any]) -> int:
     value = settings.get("ready_min", READY_MIN)

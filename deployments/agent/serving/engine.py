@@ -1,0 +1,94 @@
+"""The folder of one engine as the programs of its jobs see it: what they write for its keeper, what that has written.
+
+`<state>/engines/e12/` holds `spec.json`, `wish`, `lock`, `engine`, `now.json`, `engine.log`, and of ours `idle.json`:
+the memory that each NPU used before the engine came, MB by name.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deployments import locks
+from deployments.agent import processes, spool
+from deployments.agent.config import Config
+
+MOST_BYTES = 256 * 1024
+LAST_BYTES = 256 * 1024  # of its log, where the reason of a failure is looked for
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine's folder; none of it need be there."""
+
+    folder: Path
+
+    def now(self) -> dict[str, Any]:
+        """What its keeper has said last, {} where it has said nothing that can be read."""
+        return _object(self.folder / "now.json")
+
+    def spec(self) -> dict[str, Any]:
+        return _object(self.folder / "spec.json")
+
+    def idle(self) -> dict[str, int]:
+        """MB that each NPU used before the engine came, by name; what is not known is left out."""
+        return {name: used for name, used in _object(self.folder / "idle.json").items() if type(used) is int}
+
+    def wish(self, word: str) -> None:
+        """`run` or `stop`, on the disk when it returns. Raises OSError."""
+        spool.write_synced(self.folder / "wish", word.encode())
+
+    def write(self, spec: Mapping[str, Any], idle: Mapping[str, int]) -> None:
+        """Whole, for nobody else to read. What a keeper before has said goes: it was of another start. Raises OSError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        (self.folder / "now.json").unlink(missing_ok=True)
+        spool.write_synced(self.folder / "idle.json", json.dumps(idle).encode())
+        spool.write_synced(self.folder / "spec.json", json.dumps(spec, ensure_ascii=False, indent=1).encode())
+
+    def is_kept(self) -> bool:
+        """Whether a keeper lives."""
+        return locks.is_locked(self.folder / "lock")
+
+    def leader(self) -> processes.Identity | None:
+        """The first process of the engine's group, as its keeper noted it."""
+        found = _object(self.folder / "engine")
+        try:
+            return processes.Identity(int(found["pid"]), int(found["started"]), str(found["boot_id"]))
+        except (KeyError, ValueError, TypeError):
+            return None
+
+    def members(self) -> list[int]:
+        """The living processes of the engine: its session, for it may have outlived its first process."""
+        who = self.leader()
+        if who is None or who.boot_id != processes.boot_id():
+            return []
+        first = processes.stat(who.pid)
+        if first is not None and first.started != who.started:
+            return []  # the number was given out again: a session has its first process's number as long as it lives
+        return processes.session_members(who.pid)
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        try:
+            with (self.folder / "engine.log").open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                file.seek(max(0, size - LAST_BYTES))
+                return file.read(LAST_BYTES).decode(errors="replace")
+        except OSError:
+            return ""
+
+
+def of(config: Config, name: str) -> Engine:
+    return Engine(config.state_dir / "engines" / name)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.read(MOST_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
