@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from deployments.kinds import serve
 from deployments.serving import asked
 from deployments.serving.asked import Ask
+from deployments.serving.faults import STOPPING as FAULTS
 from deployments.steps import Step, Text, param, python_module
 
 TITLE = Text("停止引擎", "Stop an engine")
@@ -36,9 +37,11 @@ class Params:
     port: int = param("integer", zh="端口", en="Port", default=0, least=0, most=65535, help=serve.BY_CONSOLE)
     route: str = param("choice", zh="方式", en="Route", default="process", choices=asked.ROUTES, help=serve.BY_CONSOLE)
     family: str = param("text", zh="芯片系列", en="Family of chips", default="", help=serve.BY_CONSOLE)
-    idle_mb: int = param("integer", zh="空闲显存 MB", en="Memory when idle, MB", default=0, least=0, help=serve.BY_CONSOLE)
+    idle_mb: int = param(
+        "integer", zh="空闲显存 MB", en="Memory when idle, MB", default=0, least=0, help=serve.BY_CONSOLE
+    )
     fault: str = param(
-        "choice", zh="模拟故障", en="Simulate a fault", default="", choices=serve.CHOICES,
+        "choice", zh="模拟故障", en="Simulate a fault", default="", choices=FAULTS,
         help=Text("只有模拟服务器才有。", "Only simulated servers have it."),
     )  # fmt: skip
 
@@ -63,7 +66,12 @@ def stopping(ask: Ask, *, now: bool, remove: bool) -> list[Step]:
     """Until its NPUs are idle. `remove` takes the unit of systemd away, too."""
     words = [*asked.words(ask), *(["--now"] if now else [])]
     found = [
-        Step(Text("停止引擎", "Stop the engine"), python_module(f"{serve.OWN}stop", *words), timeout_s=STOP_S),
+        Step(
+            Text("停止引擎", "Stop the engine"),
+            python_module(f"{serve.OWN}stop", *words),
+            timeout_s=STOP_S,
+            skips=(serve.NOTHING,),
+        ),
     ]
     if remove and ask.route == "systemd":
         title = Text("移除 systemd 单元", "Remove the unit of systemd")

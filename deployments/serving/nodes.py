@@ -17,9 +17,9 @@ JOIN_S = 900  # how long a node tries to join the head
 # The head: Ray's own processes in the group of the engine, so that they end with it. head PORT ADDRESS COMMAND …
 HEAD = (
     'ray start --head --block --disable-usage-stats --port="$1" --node-ip-address="$2" & ray=$!; shift 2; '
-    'until ray status >/dev/null 2>&1; do kill -0 $ray 2>/dev/null || exit 1; sleep 1; done; '
+    "until ray status >/dev/null 2>&1; do kill -0 $ray 2>/dev/null || exit 1; sleep 1; done; "
     '"$@" & engine=$!; trap "kill -TERM $engine" TERM INT; wait $engine; code=$?; '
-    'while kill -0 $engine 2>/dev/null; do wait $engine; code=$?; done; kill -TERM $ray 2>/dev/null; exit $code'
+    "while kill -0 $engine 2>/dev/null; do wait $engine; code=$?; done; kill -TERM $ray 2>/dev/null; exit $code"
 )
 # The others: the head may not listen yet. join SECONDS COMMAND …
 JOIN = (
@@ -67,7 +67,11 @@ def problems(nodes: Sequence[Mapping[str, Any]], settings: Settings) -> list[Tex
         )
     if len({len(one.get("npus") or []) for one in nodes}) > 1:
         found.append(Text("每个节点的 NPU 数须相同。", "Each node must have as many NPUs as the others."))
-    if settings.data_parallel_size > 1 and settings.backend == "mp" and settings.data_parallel_size % max(1, len(nodes)):
+    if (
+        settings.data_parallel_size > 1
+        and settings.backend == "mp"
+        and settings.data_parallel_size % max(1, len(nodes))
+    ):
         found.append(
             Text(
                 f"数据并行 {settings.data_parallel_size} 不能平均分到 {len(nodes)} 个节点。",

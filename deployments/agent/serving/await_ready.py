@@ -1,7 +1,7 @@
 """`python -m deployments.agent.serving.await_ready e12 …`: wait until the engine answers, and tell how far it is.
 
-What its keeper says (`now.json`) is passed on as lines and items. It ends early, with the engine's own reason, where the
-keeper gives up; a node that only computes for another is ready when it has lived for a moment.
+What its keeper says (`now.json`) is passed on as lines and items. It ends early, with the engine's own reason, where
+the keeper gives up; a node that only computes for another is ready when it has lived for a moment.
 """
 
 import time
@@ -12,8 +12,8 @@ from deployments.agent.config import Config
 from deployments.agent.serving import engine, program
 from deployments.agent.serving.engine import Engine
 from deployments.agent.serving.program import Stopped
+from deployments.serving import findings
 from deployments.serving.asked import Ask
-from deployments.serving.start_failures import meaning
 from deployments.steps import Text
 
 EVERY_S = 0.25
@@ -102,7 +102,7 @@ def _lives(own: Engine, began: float) -> bool:
 
 def failed(own: Engine, now: Mapping[str, Any], *, gone: bool = False) -> Stopped:
     """The reason in the words that we have for what the engine printed, else its keeper's own."""
-    if known := meaning(own.last_words()):
+    if known := found_in(own, died=True):
         return Stopped(*known)
     if why := pair(now.get("reason")):
         return Stopped(*why)
@@ -118,13 +118,25 @@ def failed(own: Engine, now: Mapping[str, Any], *, gone: bool = False) -> Stoppe
     )
 
 
+def found_in(own: Engine, *, died: bool) -> Text | None:
+    """What the log of this start says went wrong, None where it says nothing that is known."""
+    lines = own.last_words(engine.noted_log()).splitlines()
+    best = findings.best(lines, died=died) if lines else None
+    if best is None:
+        return None
+    program.item("finding", Text("引擎日志", "Log of the engine"), "failed", best.text, None, best.cause)
+    return best.cause
+
+
 def too_slow(within_s: float, own: Engine) -> Stopped:
     """It may still say why."""
-    known = meaning(own.last_words()) or Text("", "")
+    known = found_in(own, died=False) or Text(
+        "请看引擎日志；大模型请加长就绪时限，再重试。",
+        "See its log; give a large model more time to become ready, then try again.",
+    )
     return Stopped(
-        f"引擎在 {within_s / 60:g} 分钟内没有就绪，已被停止。{known.zh or '请看引擎日志；大模型请加长就绪时限，再重试。'}",
-        f"The engine was not ready within {within_s / 60:g} min and was stopped. "
-        f"{known.en or 'See its log; give a large model more time to become ready, then try again.'}",
+        f"引擎在 {within_s / 60:g} 分钟内没有就绪，已被停止。{known.zh}",
+        f"The engine was not ready within {within_s / 60:g} min and was stopped. {known.en}",
     )
 
 

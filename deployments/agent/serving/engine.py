@@ -16,6 +16,7 @@ from deployments.agent import processes, spool
 from deployments.agent.config import Config
 
 MOST_BYTES = 256 * 1024
+LOG_FROM = "log-from"
 LAST_BYTES = 256 * 1024  # of its log, where the reason of a failure is looked for
 
 
@@ -41,7 +42,10 @@ class Engine:
         spool.write_synced(self.folder / "wish", word.encode())
 
     def write(self, spec: Mapping[str, Any], idle: Mapping[str, int]) -> None:
-        """Whole, for nobody else to read. What a keeper before has said goes: it was of another start. Raises OSError."""
+        """Whole, for nobody else to read. What a keeper before has said goes: it was of another start.
+
+        Raises OSError.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
         (self.folder / "now.json").unlink(missing_ok=True)
@@ -70,15 +74,37 @@ class Engine:
             return []  # the number was given out again: a session has its first process's number as long as it lives
         return processes.session_members(who.pid)
 
-    def last_words(self) -> str:
-        """The end of its log."""
+    def log_end(self) -> tuple[int, int]:
+        """Which file its log is (inode) and how long it is, (0, 0) where there is none."""
+        try:
+            found = (self.folder / "engine.log").stat()
+        except OSError:
+            return 0, 0
+        return found.st_ino, found.st_size
+
+    def last_words(self, since: tuple[int, int] = (0, 0)) -> str:
+        """The end of its log, of what came behind `since` (see `log_end`)."""
         try:
             with (self.folder / "engine.log").open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
-                file.seek(max(0, size - LAST_BYTES))
+                found = os.fstat(file.fileno())
+                start = since[1] if found.st_ino == since[0] and found.st_size >= since[1] else 0
+                file.seek(max(start, found.st_size - LAST_BYTES))
                 return file.read(LAST_BYTES).decode(errors="replace")
         except OSError:
             return ""
+
+
+def note_log(end: tuple[int, int]) -> None:
+    """Keep, for the steps that follow in this attempt's folder, where the log of this start begins."""
+    Path(LOG_FROM).write_text(f"{end[0]} {end[1]}")
+
+
+def noted_log() -> tuple[int, int]:
+    try:
+        inode, size = Path(LOG_FROM).read_text().split()
+        return int(inode), int(size)
+    except (OSError, ValueError):
+        return 0, 0
 
 
 def of(config: Config, name: str) -> Engine:

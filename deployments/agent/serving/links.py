@@ -1,4 +1,4 @@
-"""Whether the nodes of one replica can reach each other from here: our own interface, and the RoCE ports of our NPUs."""
+"""Whether the nodes of a replica can reach each other from here: our own interface, and the ports of our NPUs."""
 
 from deployments.agent.config import Config
 from deployments.agent.serving import npus, program
@@ -30,25 +30,25 @@ def check(ask: Ask, config: Config) -> None:
     except Trouble as trouble:
         raise Stopped(
             f"{trouble.reason.zh}，无法确认多机链路。请重新安装驱动，再重试。",
-            f"{trouble.reason.en}, so the links between servers cannot be looked at. Install the driver again, then try "
-            "again.",
+            f"{trouble.reason.en}, so the links between servers cannot be looked at. Install the driver again, then "
+            "try again.",
         ) from trouble
     for one in npus.look(host):
         if one.name in ask.npus:
-            down += [one.name for question in QUESTIONS if not _well(judge(host, name, one.index, question), one, question)]
+            down += [
+                one.name for question in QUESTIONS if not _well(judge(host, name, one.index, question), one, question)
+            ]
     if down:
         words = ", ".join(sorted(set(down)))
         raise Stopped(
             f"这些 NPU 的网口没有连上：{words}。多机部署需要每个网口都连上：检查光模块、光纤与交换机端口，再重试。",
-            f"The ports of these NPUs are down: {words}. Serving over several servers needs each of them: check optics, "
-            "fibre and switch port, then try again.",
+            f"The ports of these NPUs are down: {words}. Serving over several servers needs each of them: check "
+            "optics, fibre and switch port, then try again.",
         )
 
 
 def _well(found: Finding, one: Seen, question: Question) -> bool:
     """Whether nothing forbids to go on: only a link that is down does."""
     title = Text(f"{one.name} {question.option}", f"{one.name} {question.option}")
-    program.item(
-        f"link:{one.name}{question.option}", title, found.verdict, found.found, question.wanted, found.remedy
-    )
+    program.item(f"link:{one.name}{question.option}", title, found.verdict, found.found, question.wanted, found.remedy)
     return found.verdict != "failed"

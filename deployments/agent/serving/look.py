@@ -30,12 +30,14 @@ WHY = {
         "restart of the server.",
     ),
     "no_root": Text(
-        "代理没有 root 助手，放不了 systemd 单元：引擎作为普通进程运行，由代理看护。以 root 重新运行加入命令后即可用 systemd。",
-        "The agent has no root helper to put a unit of systemd: the engine runs as a plain process that the agent looks "
-        "after. Run the command for joining again as root to have units.",
+        "代理没有 root 助手，放不了 systemd 单元：引擎作为普通进程运行，由代理看护。"
+        "以 root 重新运行加入命令后即可用 systemd。",
+        "The agent has no root helper to put a unit of systemd: the engine runs as a plain process that the agent "
+        "looks after. Run the command for joining again as root to have units.",
     ),
     "old_helper": Text(
-        "root 助手是旧版本，不认识引擎的单元：引擎作为普通进程运行，由代理看护。以 root 重新运行加入命令后即可用 systemd。",
+        "root 助手是旧版本，不认识引擎的单元：引擎作为普通进程运行，由代理看护。"
+        "以 root 重新运行加入命令后即可用 systemd。",
         "The root helper is of an older version and knows no units of engines: the engine runs as a plain process that "
         "the agent looks after. Run the command for joining again as root to have units.",
     ),
@@ -83,7 +85,8 @@ def model(ask: Ask, config: Config) -> None:
     if ask.fingerprint and found.fingerprint != ask.fingerprint:
         program.item("model", title, "failed", found.fingerprint[:12], ask.fingerprint[:12])
         raise Stopped(
-            f"{ask.model} 路径相同，但里面是另一份文件：指纹 {found.fingerprint[:12]}，版本要求 {ask.fingerprint[:12]}。"
+            f"{ask.model} 路径相同，但里面是另一份文件："
+            f"指纹 {found.fingerprint[:12]}，版本要求 {ask.fingerprint[:12]}。"
             "请用现在的模型新建一个版本，或把原来的文件放回去。",
             f"{ask.model} is the same path with new files: their fingerprint is {found.fingerprint[:12]}, that of the "
             f"revision {ask.fingerprint[:12]}. Make a new revision of the model as it is now, or put the files back.",
@@ -215,8 +218,8 @@ def _held(chosen: list[Seen], busy: Busy) -> None:
         words = "; ".join(f"{one.name}: PID {', '.join(map(who, one.pids[:SHOWN]))}" for one in held)
         raise Stopped(
             f"选定的 NPU 上有其他进程：{words}。它们没有被触碰。请等其结束，或换空闲的 NPU。",
-            f"Other processes hold NPUs that were chosen: {words}. They were left alone. Wait until they have ended, or "
-            "choose free NPUs.",
+            f"Other processes hold NPUs that were chosen: {words}. They were left alone. Wait until they have ended, "
+            "or choose free NPUs.",
         )
 
 

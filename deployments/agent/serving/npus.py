@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from deployments.agent.serving.program import Stopped
 from deployments.kinds.check_probes.host import Host, Trouble
 from monitoring.parsers import ParseError, npu_smi_info
-from monitoring.parsers._info_readings import Info
+from monitoring.parsers.npu_smi_info import Info, Npu
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,22 @@ def look(host: Host | None = None) -> list[Seen]:
 
 
 def seen(info: Info) -> list[Seen]:
-    shared = Counter(one.bus_id for one in info.npus)
+    shared = Counter(map(_bus, info.npus))
     pids: dict[tuple[int, int], list[int]] = {}
     for process in info.processes:
         pids.setdefault((process.npu, process.chip), []).append(process.pid)
     return [
         Seen(
-            f"{one.bus_id}/{one.chip}" if shared[one.bus_id] > 1 else f"{one.bus_id}", f"{one.bus_id}", index, one.name,
+            _bus(one) + (f"/{one.chip}" if shared[_bus(one)] > 1 else ""), _bus(one), index, one.name,
             one.health, one.hbm_used_mb if one.hbm_total_mb else one.memory_used_mb,
             tuple(pids.get((one.npu, one.chip), ())),
         )
         for index, one in enumerate(info.npus)
     ]  # fmt: skip
+
+
+def _bus(npu: Npu) -> str:
+    return (npu.bus_id or "").upper()
 
 
 def _silent(zh: str, en: str) -> Stopped:

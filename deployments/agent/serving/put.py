@@ -2,12 +2,14 @@
 
 import base64
 import json
+from pathlib import Path
 from typing import Any
 
 from deployments.agent.config import Config
 from deployments.agent.indexed import opened
-from deployments.agent.serving import engine, npus, program
+from deployments.agent.serving import engine, npus, program, stop
 from deployments.agent.serving.program import Stopped
+from deployments.agent.serving.settle import PUT
 from deployments.serving import command, nodes, settings
 from deployments.serving.asked import Ask
 from deployments.serving.fields import Settings
@@ -20,6 +22,9 @@ IN_CONTAINER = "deployments.agent.serving.in_container"
 def work(ask: Ask, config: Config) -> int:
     own, chosen = engine.of(config, ask.name), wanted(ask)
     levels = idle_levels(ask)
+    if own.is_kept():  # one that has given up stays: it would go by what it read before
+        stop.stop(own)
+    Path(PUT).touch()
     own.write(spec(ask, chosen, key(ask, config), levels, folder=str(own.folder)), levels)
     if not own.is_kept():
         own.wish("stop")  # nobody starts it before the next step
@@ -50,8 +55,8 @@ def key(ask: Ask, config: Config) -> str:
     except (ValueError, KeyError, TypeError) as error:
         raise Stopped(
             "作业里的引擎密钥打不开：它是用这台服务器以前的密钥封的。请从部署的页面重新启动副本。",
-            "The key of the engine in this job cannot be opened: it was sealed with an earlier key of this server. Start "
-            "the replica again from the page of its deployment.",
+            "The key of the engine in this job cannot be opened: it was sealed with an earlier key of this server. "
+            "Start the replica again from the page of its deployment.",
         ) from error
 
 

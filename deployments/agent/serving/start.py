@@ -20,6 +20,7 @@ OF_A_JOB = ("ASCEND_ATTEMPT", "ASCEND_ITEMS", "ASCEND_REASON", "ASCEND_RT_VISIBL
 
 def work(ask: Ask, config: Config) -> int:
     own = engine.of(config, ask.name)
+    engine.note_log(own.log_end())
     own.wish("run")
     if ask.route == "systemd":
         return 0
