@@ -18,4 +18,6 @@ class DeploymentsConfig(AppConfig):
             model_downloads,
             quantizing,
             resets,
+            serve_jobs,
+            serve_uses,
         )

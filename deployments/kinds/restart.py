@@ -22,4 +22,4 @@ class Params(serve.Params):
 
 
 def steps(p: Params) -> list[Step]:
-    return [*stop.stopping(serve.ask_of(p), now=False, remove=False), *serve.steps(p)]
+    return [*stop.stopping(serve.ask_of(p), drain_s=0, remove=False), *serve.steps(p)]

@@ -18,7 +18,7 @@ INTERRUPTS = Text(
     "正在处理的请求会被切断；先让网关不再发来请求，就不会有。",
     "Requests under way are cut off; there are none where the gateway has sent no more before.",
 )
-FILLED = ("deployment", "npus", "held", "device", "address", "port", "route", "family", "idle_mb")
+FILLED = ("deployment", "npus", "held", "device", "address", "port", "route", "family", "idle_mb", "drain_s")
 STOP_S, IDLE_S = 300.0, 240.0
 
 
@@ -27,7 +27,7 @@ class Params:
     replica: int = param("integer", zh="副本", en="Replica", least=1, most=2**31 - 1)
     now: bool = param(
         "flag", zh="立即", en="At once", default=False,
-        help=Text("不等它自己收尾。", "Do not wait until it has wound up by itself."),
+        help=Text("不等正在处理的请求结束。", "Do not wait for the requests under way."),
     )  # fmt: skip
     deployment: str = param("text", zh="部署", en="Deployment", default="", help=serve.BY_CONSOLE)
     npus: list[str] = param("npus", zh="NPU", en="NPUs", default=[], help=serve.BY_CONSOLE)
@@ -40,6 +40,7 @@ class Params:
     idle_mb: int = param(
         "integer", zh="空闲显存 MB", en="Memory when idle, MB", default=0, least=0, help=serve.BY_CONSOLE
     )
+    drain_s: int = param("integer", zh="排空秒数", en="Seconds to drain", default=0, least=0, help=serve.BY_CONSOLE)
     fault: str = param(
         "choice", zh="模拟故障", en="Simulate a fault", default="", choices=FAULTS,
         help=Text("只有模拟服务器才有。", "Only simulated servers have it."),
@@ -59,17 +60,17 @@ def locks(p: Params) -> list[str]:
 
 
 def steps(p: Params) -> list[Step]:
-    return stopping(ask_of(p), now=p.now, remove=True)
+    return stopping(ask_of(p), drain_s=0 if p.now else p.drain_s, remove=True)
 
 
-def stopping(ask: Ask, *, now: bool, remove: bool) -> list[Step]:
-    """Until its NPUs are idle. `remove` takes the unit of systemd away, too."""
-    words = [*asked.words(ask), *(["--now"] if now else [])]
+def stopping(ask: Ask, *, drain_s: int, remove: bool) -> list[Step]:
+    """Until its NPUs are idle. Requests under way get `drain_s` seconds. `remove` takes the unit of systemd away, too."""
+    words = [*asked.words(ask), *([f"--drain={drain_s}"] if drain_s else [])]
     found = [
         Step(
             Text("停止引擎", "Stop the engine"),
             python_module(f"{serve.OWN}stop", *words),
-            timeout_s=STOP_S,
+            timeout_s=STOP_S + drain_s,
             skips=(serve.NOTHING,),
         ),
     ]

@@ -27,8 +27,8 @@ def run(spec: Mapping[str, Any], devices: Sequence[int]) -> list[str]:
     return [*words, "-e", SECRET, "--entrypoint", str(spec["inner"][0]), image, *map(str, spec["inner"][1:])]
 
 
-def stop(runtime: str, name: str, *, now: bool = False) -> list[str]:
-    return [runtime, "stop", "--time", "0" if now else str(STOP_S), name]
+def stop(runtime: str, name: str) -> list[str]:
+    return [runtime, "stop", "--time", str(STOP_S), name]
 
 
 def remove(runtime: str, name: str) -> list[str]:

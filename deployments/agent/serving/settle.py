@@ -20,7 +20,7 @@ def work(ask: Ask, config: Config) -> int:
     stop.stop(own)
     spec = own.spec()
     if str(spec.get("route")) in CONTAINERS:
-        stop.end_container(str(spec["route"]), str(spec.get("container")), now=False)
+        stop.end_container(str(spec["route"]), str(spec.get("container")))
     if left := own.members():
         raise stop.stays(ask.name, left)
     program.say("引擎已停止，目录与日志保留。", f"The engine was stopped; its folder {own.folder} stays, with the log.")

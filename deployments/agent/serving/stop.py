@@ -1,4 +1,5 @@
-"""`python -m deployments.agent.serving.stop e12 … [--now]`: stop an engine, gently at first, until its group is gone.
+"""`python -m deployments.agent.serving.stop e12 … [--drain=600]`: stop an engine, gently at first, until its group is
+gone.
 
 The keeper does it as its wish says; where none lives (it was killed, or the engine is an orphan of an earlier start)
 this program does. What requests were under way is told, for they are cut off.
@@ -26,21 +27,21 @@ GENTLY_S, KEEPER_S, KILL_S = 45.0, 60.0, 15.0
 EVERY_S, SCRAPE_S, RUNTIME_S = 0.1, 2.0, 90.0
 MOST_METRICS = 4 * 1024 * 1024
 UNDER_WAY = re.compile(r"^vllm:num_requests_(?:running|waiting)(?:\{[^}\n]*\})? ([0-9.eE+]+)$", re.MULTILINE)
-NOW = "--now"
+DRAIN = "--drain="
 
 
-def work(ask: Ask, config: Config, *, now: bool = False) -> int:
+def work(ask: Ask, config: Config, *, drain_s: float = 0.0) -> int:
     own = engine.of(config, ask.name)
     spec = own.spec()
     if not spec and not own.members():
         program.say(f"这台服务器上没有引擎 {ask.name}。", f"There is no engine {ask.name} on this server.")
         return NOTHING
-    cut = under_way(ask, own)
+    cut = drained(ask, own, drain_s) if drain_s else under_way(ask, own)
     was_there = bool(own.members()) or own.is_kept()
-    stop(own, now=now)
+    stop(own)
     route = str(spec.get("route") or ask.route)
     if route in CONTAINERS:
-        end_container(route, str(spec.get("container") or f"ascend-console-{ask.name}"), now=now)
+        end_container(route, str(spec.get("container") or f"ascend-console-{ask.name}"))
     if left := own.members():
         raise stays(ask.name, left)
     _tell(ask, cut if was_there else 0)
@@ -73,12 +74,21 @@ def under_way(ask: Ask, own: Engine) -> int | None:
     return sum(counts) if all(type(one) is int for one in counts) else None  # type: ignore[arg-type]
 
 
-def stop(own: Engine, *, now: bool = False) -> None:
+def drained(ask: Ask, own: Engine, within_s: float) -> int | None:
+    """How many requests are under way when none is, or when the time is over."""
+    until, told = time.monotonic() + within_s, -1
+    while (count := under_way(ask, own)) and time.monotonic() < until:
+        if count != told:
+            told = count
+            program.say(f"等待 {count} 个请求结束。", f"Waits for {count} requests to end.")
+        time.sleep(1.0)
+    return count
+
+
+def stop(own: Engine) -> None:
     """Until the group is gone, or nothing more can be done. Raises OSError where the wish cannot be written."""
     if own.folder.is_dir():
         own.wish("stop")
-    if now:
-        _signal(own, signal.SIGKILL)
     until = time.monotonic() + KEEPER_S
     while own.is_kept() and time.monotonic() < until:
         time.sleep(EVERY_S)
@@ -86,7 +96,7 @@ def stop(own: Engine, *, now: bool = False) -> None:
         program.say(
             "看护程序没有结束引擎，现在直接结束它。", "Its keeper has not ended the engine; it is ended directly."
         )
-        if not now and (who := own.leader()):
+        if who := own.leader():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(who.pid, signal.SIGTERM)
             _wait(own, GENTLY_S)
@@ -106,9 +116,9 @@ def _signal(own: Engine, number: int) -> None:
             os.kill(pid, number)
 
 
-def end_container(runtime: str, name: str, *, now: bool) -> None:
+def end_container(runtime: str, name: str) -> None:
     """The client may be gone and the container not."""
-    for argv in (container.stop(runtime, name, now=now), container.remove(runtime, name)):
+    for argv in (container.stop(runtime, name), container.remove(runtime, name)):
         with contextlib.suppress(OSError, subprocess.SubprocessError):
             subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=RUNTIME_S, check=False)
 
@@ -123,8 +133,9 @@ def stays(name: str, left: list[int]) -> Stopped:
 
 
 def main(arguments: list[str]) -> int:
-    now = NOW in arguments
-    return program.run(lambda ask, config: work(ask, config, now=now), [word for word in arguments if word != NOW])
+    drain = next((float(word.removeprefix(DRAIN)) for word in arguments if word.startswith(DRAIN)), 0.0)
+    rest = [word for word in arguments if not word.startswith(DRAIN)]
+    return program.run(lambda ask, config: work(ask, config, drain_s=drain), rest)
 
 
 if __name__ == "__main__":
