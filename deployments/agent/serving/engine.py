@@ -1,7 +1,7 @@
 """The folder of one engine as the programs of its jobs see it: what they write for its keeper, what that has written.
 
-`<state>/engines/e12/` holds `spec.json`, `wish`, `lock`, `engine`, `now.json`, `engine.log`, and of ours `idle.json`:
-the memory that each NPU used before the engine came, MB by name.
+What lies there is told by `engines/folder.py`; of ours is `idle.json`: the memory that each NPU used before the engine
+came, MB by name.
 """
 
 import json
@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deployments import locks
 from deployments.agent import processes, spool
 from deployments.agent.config import Config
+from deployments.agent.engines import folder
+from deployments.agent.engines.engine import Members
+from deployments.agent.engines.folder import Folder, read_json
 
-MOST_BYTES = 256 * 1024
 LOG_FROM = "log-from"
 LAST_BYTES = 256 * 1024  # of its log, where the reason of a failure is looked for
 
@@ -24,22 +25,26 @@ LAST_BYTES = 256 * 1024  # of its log, where the reason of a failure is looked f
 class Engine:
     """One engine's folder; none of it need be there."""
 
-    folder: Path
+    place: Folder
+
+    @property
+    def folder(self) -> Path:
+        return self.place.path
 
     def now(self) -> dict[str, Any]:
         """What its keeper has said last, {} where it has said nothing that can be read."""
-        return _object(self.folder / "now.json")
+        return read_json(self.folder / "now.json") or {}
 
     def spec(self) -> dict[str, Any]:
-        return _object(self.folder / "spec.json")
+        return self.place.spec or {}
 
     def idle(self) -> dict[str, int]:
         """MB that each NPU used before the engine came, by name; what is not known is left out."""
-        return {name: used for name, used in _object(self.folder / "idle.json").items() if type(used) is int}
+        return {name: used for name, used in (read_json(self.folder / "idle.json") or {}).items() if type(used) is int}
 
     def wish(self, word: str) -> None:
         """`run` or `stop`, on the disk when it returns. Raises OSError."""
-        spool.write_synced(self.folder / "wish", word.encode())
+        self.place.ask(word)
 
     def write(self, spec: Mapping[str, Any], idle: Mapping[str, int]) -> None:
         """Whole, for nobody else to read. What a keeper before has said goes: it was of another start.
@@ -54,25 +59,21 @@ class Engine:
 
     def is_kept(self) -> bool:
         """Whether a keeper lives."""
-        return locks.is_locked(self.folder / "lock")
+        return self.place.is_kept
 
     def leader(self) -> processes.Identity | None:
-        """The first process of the engine's group, as its keeper noted it."""
-        found = _object(self.folder / "engine")
-        try:
-            return processes.Identity(int(found["pid"]), int(found["started"]), str(found["boot_id"]))
-        except (KeyError, ValueError, TypeError):
-            return None
+        """The first process of the engine, as its keeper noted it."""
+        return self.place.engine
 
     def members(self) -> list[int]:
-        """The living processes of the engine: its session, for it may have outlived its first process."""
+        """The living processes of the engine; they may have outlived its first one."""
         who = self.leader()
-        if who is None or who.boot_id != processes.boot_id():
-            return []
-        first = processes.stat(who.pid)
-        if first is not None and first.started != who.started:
-            return []  # the number was given out again: a session has its first process's number as long as it lives
-        return processes.session_members(who.pid)
+        return Members(who, self.place.name).look(deeply=True) if who and who.boot_id == processes.boot_id() else []
+
+    def kill(self) -> list[int]:
+        """End all of it for good; who is there still."""
+        who = self.leader()
+        return Members(who, self.place.name).kill() if who and who.boot_id == processes.boot_id() else []
 
     def log_end(self) -> tuple[int, int]:
         """Which file its log is (inode) and how long it is, (0, 0) where there is none."""
@@ -108,13 +109,4 @@ def noted_log() -> tuple[int, int]:
 
 
 def of(config: Config, name: str) -> Engine:
-    return Engine(config.state_dir / "engines" / name)
-
-
-def _object(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            found = json.loads(file.read(MOST_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+    return Engine(folder.of(config, name))

@@ -7,13 +7,10 @@ inside, the NPUs are those whose devices are there, counted anew.
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 from deployments.serving import container
-
-REMOVE_S = 60
 
 
 def main(arguments: list[str]) -> int:
@@ -21,11 +18,6 @@ def main(arguments: list[str]) -> int:
     shown = os.environ.pop("ASCEND_RT_VISIBLE_DEVICES", "")
     os.environ[container.SECRET] = str(spec.get("api_key") or os.environ.get(container.SECRET, ""))
     argv = container.run(spec, [int(word) for word in shown.split(",") if word.strip().isdecimal()])
-    # One of an earlier start that was cut off would have the name still.
-    subprocess.run(
-        container.remove(argv[0], str(spec["container"])), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, timeout=REMOVE_S, check=False,
-    )  # fmt: skip
     sys.stdout.flush()
     os.execvp(argv[0], argv)
 

@@ -79,7 +79,7 @@ def spec(ask: Ask, chosen: Settings, api_key: str, levels: dict[str, int], folde
         "env": env,
         "api_key": api_key,
         "address": ask.address,
-        "port": ask.port,
+        "port": 0 if ask.is_follower else ask.port,  # who answers nobody is asked by nobody
         "npus": list(ask.npus),
         "idle_mb": ask.idle_mb or max(levels.values(), default=None),
         "device": ask.device,
@@ -91,7 +91,6 @@ def spec(ask: Ask, chosen: Settings, api_key: str, levels: dict[str, int], folde
         "model": ask.model,
         "family": ask.family,
         "rank": ask.rank,
-        "headless": ask.is_follower,
     }
     if ask.route == "systemd":
         made["unit"] = f"ascend-console-{ask.name}.service"

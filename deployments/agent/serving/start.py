@@ -2,13 +2,10 @@
 with systemd that is the unit's, which the next step starts."""
 
 import os
-import subprocess
-import sys
 import time
 
-from deployments.agent import ROOT
 from deployments.agent.config import Config
-from deployments.agent.environment import passed_on
+from deployments.agent.engines import watch
 from deployments.agent.serving import engine, program
 from deployments.agent.serving.engine import Engine
 from deployments.agent.serving.program import Stopped
@@ -41,14 +38,10 @@ def work(ask: Ask, config: Config) -> int:
 
 
 def spawn(own: Engine, config: Config) -> None:
-    """Start a keeper in a session of its own, and no process of this job's: it is to live on."""
-    env = {name: value for name, value in passed_on().items() if name not in OF_A_JOB}
-    env |= {**config.env, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    argv = [sys.executable, "-m", "deployments.agent.engines.keeper", str(own.folder), "--config", str(config.path)]
-    with (own.folder / "keeper.log").open("wb") as log:
-        os.fchmod(log.fileno(), 0o600)
-        subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=own.folder, env=env,
-                         start_new_session=True)  # fmt: skip
+    """At once, and not when the agent looks the next time; it is to be no process of this job's."""
+    for name in OF_A_JOB:
+        os.environ.pop(name, None)
+    watch.spawn(own.place, config)
 
 
 if __name__ == "__main__":

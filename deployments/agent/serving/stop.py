@@ -23,7 +23,7 @@ from deployments.serving import container
 from deployments.serving.asked import CONTAINERS, Ask
 from deployments.steps import Text
 
-GENTLY_S, KEEPER_S, KILL_S = 45.0, 60.0, 15.0
+GENTLY_S, KEEPER_S = 30.0, 60.0
 EVERY_S, SCRAPE_S, RUNTIME_S = 0.1, 2.0, 90.0
 MOST_METRICS = 4 * 1024 * 1024
 UNDER_WAY = re.compile(r"^vllm:num_requests_(?:running|waiting)(?:\{[^}\n]*\})? ([0-9.eE+]+)$", re.MULTILINE)
@@ -99,21 +99,10 @@ def stop(own: Engine) -> None:
         if who := own.leader():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(who.pid, signal.SIGTERM)
-            _wait(own, GENTLY_S)
-        _signal(own, signal.SIGKILL)
-        _wait(own, KILL_S)
-
-
-def _wait(own: Engine, patience_s: float) -> None:
-    until = time.monotonic() + patience_s
-    while own.members() and time.monotonic() < until:
-        time.sleep(EVERY_S)
-
-
-def _signal(own: Engine, number: int) -> None:
-    for pid in own.members():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+        until = time.monotonic() + GENTLY_S
+        while own.members() and time.monotonic() < until:
+            time.sleep(EVERY_S)
+        own.kill()
 
 
 def end_container(runtime: str, name: str) -> None:
