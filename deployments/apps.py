@@ -19,4 +19,6 @@ class DeploymentsConfig(AppConfig):
             quantizing,
             reconcile,
             resets,
+            serve_jobs,
+            serve_uses,
         )

@@ -19,7 +19,7 @@ from console import untrusted
 from deployments import engine_ingest
 from deployments.chunks import EVENT, BadChunk, Chunk, events, read_chunk
 from deployments.models import Attempt, Job, JobState, LogChunk, Server, Step
-from deployments.services import host_changes, told
+from deployments.services import host_changes, serve_jobs, told
 
 log = logging.getLogger(__name__)
 
@@ -149,6 +149,7 @@ def _fold_job(attempt: Attempt, event: dict[str, Any], done: Stored) -> None:
         job.reboot = _reboot(event) if event["e"] == "waiting_reboot" else None
     if event["e"] == "ended":
         host_changes.ended(job, attempt)
+        serve_jobs.ended(job, attempt)
     done.jobs[job.pk] = job
 
 
