@@ -12,7 +12,7 @@ import urllib.request
 import pytest
 
 from deployments.agent import processes
-from deployments.agent.serving import await_ready, npus, stop
+from deployments.agent.serving import await_npus, await_ready, idle, npus, stop
 from tests.deployments.serve_bench import API_KEY, Serving, sealed
 from tests.waiting import until
 
@@ -36,7 +36,8 @@ def test_an_engine_starts_answers_once_and_lives_on_until_it_is_stopped(serving,
     spec = serving.own.folder / "spec.json"
     assert stat.S_IMODE(spec.stat().st_mode) == 0o600 and stat.S_IMODE(spec.parent.stat().st_mode) == 0o700
     made = json.loads(spec.read_text())
-    assert made["api_key"] == API_KEY and API_KEY not in json.dumps(made["argv"]) and made["served_model_name"] == "chat"
+    assert made["api_key"] == API_KEY and made["served_model_name"] == "chat"
+    assert API_KEY not in json.dumps(made["argv"])
     told = json.loads((serving.model / "env.json").read_text())
     assert told["VLLM_API_KEY"] == API_KEY and told["HF_HUB_OFFLINE"] == "1" and "SERVE_SEALED" not in told
 
@@ -173,26 +174,72 @@ def test_an_orphan_without_its_keeper_is_stopped_all_the_same(serving):
     assert not serving.own.members()
 
 
-def test_npus_that_are_gone_held_or_full_are_named(serving):
-    settings = json.dumps({"served_model_name": "chat"})
-    npu = {"device": "npu", "settings": settings, "family": "910B4"}
+NPU = {"device": "npu", "settings": json.dumps({"served_model_name": "chat"}), "family": "910B4"}
+
+
+@pytest.mark.parametrize(
+    ("npu", "words"),
+    [
+        ("0000:FE:00.0", "does not list 0000:FE:00.0 now, but: 0000:C1:00.0"),
+        ("0000:01:00.0", "Other processes hold NPUs that were chosen: 0000:01:00.0: PID 41310"),
+        ("0000:81:00.0", "PID 41207"),
+        ("0000:41:00.0", "No process holds them, but NPUs have memory in use: 0000:41:00.0 30017 MB"),
+    ],
+)
+def test_an_npu_that_cannot_be_taken_is_named_with_its_holder(serving, npu, words):
     serving.npus()
-    there = npus.look()
-    free = [one for one in there if not one.pids and (one.used_mb or 0) < 3500]
-    assert free, "the table has an idle NPU"
-    assert serving.step("look", npus=[free[0].name], **npu) == 0
-    assert serving.items[f"npu:{free[0].name}"]["verdict"] == "ok"
-    serving.attempt()
-    assert serving.step("look", npus=["0000:FE:00.0"], **npu) == 1
-    assert "does not list 0000:FE:00.0" in serving.reason[1]
-    if held := [one for one in there if one.pids]:
-        serving.attempt()
-        assert serving.step("look", npus=[held[0].name], **npu) == 1
-        assert "hold" in serving.reason[1] and str(held[0].pids[0]) in serving.reason[1]
-    serving.attempt()
-    serving.npus(f"{free[0].used_mb} /", f"{9000:>5}/")
-    assert serving.step("look", npus=[free[0].name], **npu) in (0, 1)
+    assert serving.step("look", npus=["0000:C1:00.0", npu], **NPU) == 1
+    assert words in serving.reason[1]
+    assert serving.items[f"npu:{npu}"]["verdict"] == "failed"
+
+
+def test_npus_are_not_guessed_where_npu_smi_does_not_tell(serving):
+    serving.npus()
+    assert serving.step("look", npus=["0000:C1:00.0", "0000:82:00.0"], **NPU) == 0
+    serving.npus("| OK            | 81.3", "| Critical      | 81.3")
+    assert serving.step("look", npus=["0000:C1:00.0"], **NPU) == 1 and "not well" in serving.reason[1]
     serving.table.write_text("dcmi module initialize failed. ret is -8005\n")
+    assert serving.step("look", npus=["0000:C1:00.0"], **NPU) == 1 and "lists no NPUs" in serving.reason[1]
+
+
+def test_after_a_stop_the_memory_must_be_back_at_the_level_of_before(serving, monkeypatch):
+    monkeypatch.setattr(idle, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(idle.wait, "__defaults__", (0.3, 0.02))
+    serving.npus()
+    both = ["0000:C1:00.0", "0000:82:00.0"]
+    assert serving.step("put", npus=both, **NPU) == 0
+    assert serving.own.idle() == {"0000:C1:00.0": 2900, "0000:82:00.0": 3311}
+    assert json.loads((serving.own.folder / "spec.json").read_text())["idle_mb"] == 3311
     serving.attempt()
-    assert serving.step("look", npus=[free[0].name], **npu) == 1
-    assert "npu-smi lists no NPUs" in serving.reason[1]
+    assert serving.step("idle", npus=both, **NPU) == 0 and serving.items["idle:0000:C1:00.0"]["verdict"] == "ok"
+    serving.attempt()
+    serving.npus("2900 / 32768", "9200 / 32768")
+    assert serving.step("idle", npus=both, **NPU) == 1
+    one = serving.items["idle:0000:C1:00.0"]
+    assert one["verdict"] == "failed" and one["job"] == {"kind": "reset", "params": {"npu": "0000:C1:00.0"}}
+    assert serving.items["idle:0000:82:00.0"]["verdict"] == "ok"
+    assert "do not give their memory back: 0000:C1:00.0 9200 MB" in serving.reason[1]
+
+
+def test_a_level_that_nobody_knows_is_passed_over_and_said(serving, capfd):
+    serving.npus("910B4", "770Z1")
+    assert serving.step("idle", npus=["0000:41:00.0"], device="npu", settings="{}") == 3
+    assert "not known, so they are passed over: 0000:41:00.0" in capfd.readouterr().out
+    assert serving.step("idle", npus=[], device="cpu") == 3
+    assert idle.by_chip("Ascend310P3") == 1600 and idle.by_chip("910_9362") == 3500 and idle.by_chip("950DT") == 5900
+
+
+def test_a_unit_waits_until_its_npus_are_back(serving, tmp_path, capfd):
+    serving.npus()
+    serving.step("put", npus=["0000:C1:00.0"], **NPU)
+    folder = str(serving.own.folder)
+    assert await_npus.main([folder]) == 0
+    serving.npus("0000:C1:00.0", "0000:C9:00.0")
+    assert await_npus.main([folder], 0.1, 0.02) == 1 and "0000:C1:00.0" in capfd.readouterr().err
+    calls = []
+
+    def look():
+        calls.append(1)
+        return npus.look() if len(calls) < 3 else [npus.Seen("0000:C1:00.0", "0000:C1:00.0", 0, None, None, None, ())]
+
+    assert await_npus.wait(["0000:C1:00.0"], look, 5.0, 0.01) == "" and len(calls) == 3
