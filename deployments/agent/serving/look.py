@@ -52,8 +52,8 @@ def work(ask: Ask, config: Config) -> int:
             question(ask, config)
         except Stopped as stopped:
             problems.append(stopped)
-    for stopped in problems[1:]:
-        program.say(*stopped.text)
+    for further in problems[1:]:
+        program.say(*further.text)
     if problems:
         raise problems[0]
     return 0
