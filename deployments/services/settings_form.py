@@ -259,8 +259,10 @@ def _env_inputs(data: Mapping[str, Any], problems: Mapping[str, str]) -> Iterato
             choices, "", bool(value),
         )  # fmt: skip
     shown = "\n".join(f"{name}={value}" for name, value in rest.items())
+    label = Text("其余（每行 名称=值）", "Others (NAME=VALUE, one per line)")
     yield Input(
-        "env", f"{PREFIX}env", "texts", Text("其余（每行 名称=值）", "Others (NAME=VALUE, one per line)"), None, shown, "", (),
+        "env", f"{PREFIX}env", "texts", label, None, shown, "",
+        (),
         problems.get("env", ""), bool(rest),
     )  # fmt: skip
 
