@@ -11,6 +11,7 @@ class DeploymentsConfig(AppConfig):
             artifacts,
             campaigns,
             converting,
+            deployed_models,
             evaluating,
             evaluations,
             installs,
