@@ -20,6 +20,7 @@ class Wished(Schema):
     chip: str = Field(default="", max_length=40, description="As npu-smi prints it; 910B3 where it is left out")
     hbm_mb: str = Field(default="", max_length=12, description="Memory of one NPU as npu-smi prints it; 65536")
     npus: str = Field(default="", max_length=6, description="How many NPUs; 8")
+    servers: str = Field(default="", max_length=6, description="How many such servers there are; 1")
     group: str = Field(default="", max_length=6, description="How many of them one HCCS group has; all")
     max_model_len: str = Field(default="", max_length=12, description="Context in tokens")
     concurrency: str = Field(default="", max_length=8, description="Requests of that length at once")

@@ -100,6 +100,7 @@ def cards(spec: Spec, hardware: Sequence[Hardware], wish: Mapping[str, Any], *, 
         asked = Wish(
             family=kind.family, hbm_mb=kind.hbm_mb, npus=kind.npus, group=kind.group,
             max_model_len=wish.get("max_model_len") or None, concurrency=wish.get("concurrency") or None,
+            servers=len(kind.servers),
         )  # fmt: skip
         for m, plan in enumerate(planner.make(spec, asked).plans):
             made.append(Card(f"{n}-{m}", plan, kind, propose(spec, plan, kind)))
