@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any
 
 from monitoring.parsers import _text
@@ -189,7 +190,7 @@ def _histogram(parts: Mapping[str, list[float]]) -> Histogram | None:
         if word != part and edge is not None:
             edges[edge] = edges.get(edge, 0) + sum(values)
     buckets = tuple(sorted(edges.items()))
-    if not buckets or not math.isinf(buckets[-1][0]) or any(b[1] < a[1] for a, b in zip(buckets, buckets[1:])):
+    if not buckets or not math.isinf(buckets[-1][0]) or any(b[1] < a[1] for a, b in pairwise(buckets)):
         return None
     count = sum(parts["count"]) if "count" in parts else buckets[-1][1]
     return Histogram(buckets, count, sum(parts["sum"]) if "sum" in parts else None)
