@@ -2,21 +2,21 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Coalesce
 
-from deployments.models import Deployment, ExternalEngine, Replica
-from deployments.models.deployment import GONE, SERVING, ReplicaState
-from deployments.services import engine_figures
+from deployments.models import GONE, SERVING, Deployment, ExternalEngine, Replica, ReplicaState
+from deployments.services import deployment_json, engine_figures
 
 PAGE = 50
 MOST_PAGES = 10_000
 SHOWN_SERVERS = 3
-STATES = ("ready", "degraded", "partly", "starting", "unmet", "stopped", "paused")
+STATES = ("ready", "degraded", "rolling_out", "starting", "failed", "stopping", "stopped", "paused")
 FLEETS = ("real", "simulated")
 ORDER = [str(state) for state in ("ready", "degraded", "loading", "starting", "planned", "draining", "failed")]
 
@@ -51,11 +51,8 @@ class Line:
 
     deployment: Deployment
     replicas: Sequence[Replica]
-    figures: engine_figures.Figures = field(default_factory=engine_figures.Figures)
-
-    @property
-    def state(self) -> str:
-        return state_of(self.deployment, self.replicas)
+    state: str
+    figures: engine_figures.Figures
 
     @property
     def serving(self) -> int:
@@ -104,18 +101,6 @@ class Page:
         return self.number + 1 if self.number < self.last else 0
 
 
-def state_of(deployment: Deployment, replicas: Sequence[Replica]) -> str:
-    """One of LOOKS in templatetags/serving.py; `there` must hold the same as the query of `found` counts."""
-    serving = [one for one in replicas if one.state in SERVING]
-    if not deployment.wished:
-        return "stopping" if replicas else "stopped"
-    if len(serving) >= deployment.wished:
-        return "degraded" if any(one.state == ReplicaState.DEGRADED for one in serving) else "ready"
-    if serving:
-        return "partly"
-    return "starting" if any(one.state != ReplicaState.DRAINING for one in replicas) else "unmet"
-
-
 def places(replica: Replica) -> list[tuple[str, list[str]]]:
     """(server's name, names of its NPUs) of each server that a replica runs on."""
     if not replica.nodes:
@@ -160,11 +145,20 @@ def page(filters: Filters, size: int = PAGE) -> Page:
 
 
 def lines(deployments: Sequence[Deployment]) -> list[Line]:
-    there: dict[int, list[Replica]] = defaultdict(list)
-    rows = Replica.objects.there().filter(deployment__in=deployments).select_related("server")
-    for one in rows.defer("server__facts", "server__notes", "findings", "why").order_by("n"):
-        there[one.deployment_id].append(one)
-    return [Line(one, there[one.pk], engine_figures.whole(there[one.pk])) for one in deployments]
+    """Two queries, and one call of Redis."""
+    every: dict[int, list[Replica]] = defaultdict(list)
+    tried = Coalesce("deployment__tried_at", "deployment__created_at")
+    rows = Replica.objects.filter(deployment__in=deployments).alias(tried=tried).select_related("server")
+    rows = rows.filter(~Q(state__in=GONE) | Q(state=ReplicaState.FAILED, ended_at__gte=F("tried")))
+    for one in rows.defer("server__facts", "server__notes", "findings", "why", "engine").order_by("n"):
+        every[one.deployment_id].append(one)
+    now = engine_figures.read(one for some in every.values() for one in some)
+    return [_line(one, every[one.pk], now) for one in deployments]
+
+
+def _line(deployment: Deployment, rows: Sequence[Replica], now: engine_figures.Now) -> Line:
+    there = [one for one in rows if one.state not in GONE]
+    return Line(deployment, there, deployment_json.state_of(deployment, rows), engine_figures.whole(there, now))
 
 
 def found(filters: Filters) -> QuerySet[Deployment]:
@@ -189,23 +183,26 @@ def found(filters: Filters) -> QuerySet[Deployment]:
 
 
 def _in_state(rows: QuerySet[Deployment], state: str) -> QuerySet[Deployment]:
-    """The same as `state_of`, in the database."""
+    """The same as deployment_json.state_of, in the database."""
     if state == "paused":
         return rows.filter(paused=True)
-    if state == "stopped":
-        return rows.filter(Q(stopped=True) | Q(replicas=0))
-    serving, idle = Q(replica_set__state__in=SERVING), [*GONE, ReplicaState.DRAINING]
-    rows = rows.filter(stopped=False, replicas__gt=0).annotate(
-        n_serving=Count("replica_set", filter=serving),
-        n_degraded=Count("replica_set", filter=Q(replica_set__state=ReplicaState.DEGRADED)),
-        n_coming=Count("replica_set", filter=~Q(replica_set__state__in=idle) & Q(replica_set__isnull=False)),
-    )
+    every = Replica.objects.filter(deployment=OuterRef("pk"))
+    there = Exists(every.exclude(state__in=GONE))
+    idle = Q(stopped=True) | Q(replicas=0)
+    if state in ("stopping", "stopped"):
+        return rows.filter(idle, there if state == "stopping" else ~there)
+    rows = rows.exclude(idle)
+    if state == "rolling_out":
+        return rows.exclude(rollout=None)
+    rows = rows.filter(rollout=None).annotate(serving=Count("replica_set", filter=Q(replica_set__state__in=SERVING)))
+    ill = Exists(every.filter(state=ReplicaState.DEGRADED))
+    failed = Exists(every.filter(state=ReplicaState.FAILED, ended_at__gte=Coalesce(OuterRef("tried_at"), OuterRef("created_at"))))
+    gone = Q(failed, ~there)
     wanted = {
-        "ready": Q(n_serving__gte=F("replicas"), n_degraded=0),
-        "degraded": Q(n_serving__gte=F("replicas"), n_degraded__gt=0),
-        "partly": Q(n_serving__gt=0, n_serving__lt=F("replicas")),
-        "starting": Q(n_serving=0, n_coming__gt=0),
-        "unmet": Q(n_serving=0, n_coming=0),
+        "ready": Q(~ill, serving__gte=F("replicas")),
+        "degraded": Q(ill, serving__gte=F("replicas")) | Q(serving__gt=0, serving__lt=F("replicas")),
+        "starting": Q(~gone, serving=0),
+        "failed": Q(gone, serving=0),
     }
     return rows.filter(wanted[state])
 

@@ -14,9 +14,20 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from deployments import kinds
-from deployments.models import Artifact, Deployment, Job, Npu, Replica, Reservation, Revision
-from deployments.models.deployment import GONE, SERVING, ReplicaState
-from deployments.services import deployment_list, engine_figures, revision_diff
+from deployments.models import (
+    GONE,
+    SERVING,
+    Artifact,
+    Deployment,
+    Job,
+    Npu,
+    Replica,
+    ReplicaState,
+    Reservation,
+    Revision,
+)
+from deployments.services import deployment_json, deployment_list, engine_figures
+from deployments.serving import settings
 
 MOST_GONE, MOST_REVISIONS, MOST_JOBS = 6, 30, 6
 OF_A_REPLICA = ("serve", "stop", "restart")  # kinds whose jobs name a replica
@@ -70,11 +81,40 @@ class Line:
         return told if isinstance(told, dict) and isinstance(told.get("what"), list) else None
 
     @property
+    def pct(self) -> int | None:
+        """How far its progress is, 0 … 100; None where that is not known."""
+        told = self.progress
+        done, of = (told.get("done"), told.get("of")) if told else (None, None)
+        return min(100, round(100 * done / of)) if done is not None and of else None
+
+    @property
+    def running(self) -> int:
+        return int(self.figures.running or 0)
+
+    @property
+    def left(self) -> int | None:
+        """Seconds that its running requests still get."""
+        return left(self.replica.drain_until)
+
+    @property
+    def until_ms(self) -> int:
+        """When that is over, for the page's own clock."""
+        return int(self.replica.drain_until.timestamp() * 1000) if self.replica.drain_until else 0
+
+    @property
     def findings(self) -> list[Mapping[str, Any]]:
         """What its log says went wrong, with what helps; [] where it serves well."""
         if self.replica.state == ReplicaState.READY or not isinstance(self.replica.findings, list):
             return []
-        return [one for one in self.replica.findings if isinstance(one, dict) and isinstance(one.get("cause"), list)]
+        found = [one for one in self.replica.findings if isinstance(one, dict) and isinstance(one.get("cause"), list)]
+        return [{**one, "remedies": [self._remedy(one, n, each) for n, each in enumerate(_dicts(one, "remedies"))]}
+                for one in found]  # fmt: skip
+
+    def _remedy(self, finding: Mapping[str, Any], n: int, remedy: Mapping[str, Any]) -> dict[str, Any]:
+        """With the page that applies it, where there is one and something can be applied."""
+        does = remedy.get("change") or remedy.get("job")
+        at = (self.replica.deployment.name, self.replica.n, str(finding.get("id", "")), n)
+        return {**remedy, "url": address("deployments:replica-remedy", *at) if does else ""}
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -82,12 +122,17 @@ class Line:
         return told if isinstance(told, dict) else {}
 
 
+def _dicts(told: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    listed = told.get(name)
+    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+
+
 @dataclass(frozen=True)
 class Version:
     """One revision; `changes` are to the one before it, `restarts` the replicas that going back to it would restart."""
 
     revision: Revision
-    changes: Sequence[revision_diff.Change]
+    changes: Sequence[settings.Change]
     artifact_change: tuple[str, str] | None
     restarts: Sequence[int]
     current: bool
@@ -108,7 +153,7 @@ class Page:
 
     @property
     def state(self) -> str:
-        return deployment_list.state_of(self.deployment, self.replicas)
+        return deployment_json.state_of(self.deployment, [*self.replicas, *(line.replica for line in self.gone)])
 
     @property
     def serving(self) -> int:
@@ -135,10 +180,16 @@ class Page:
         return bool(gateway and gateway.enabled and gateway.port)
 
     @property
+    def type(self) -> str:
+        """Of the model's weights; '' where nobody knows."""
+        artifact = self.deployment.revision.artifact if self.deployment.revision else None
+        return str(artifact.summary.get("quant_type") or artifact.summary.get("dtype") or "") if artifact else ""
+
+    @property
     def model_name(self) -> str:
         """The name that clients say."""
-        settings = self.deployment.revision.settings if self.deployment.revision else {}
-        return str(settings.get("served_model_name") or self.deployment.name)
+        given = self.deployment.revision.settings if self.deployment.revision else {}
+        return str(given.get("served_model_name") or self.deployment.name)
 
 
 def of(deployment: Deployment) -> Page:
@@ -148,15 +199,14 @@ def of(deployment: Deployment) -> Page:
         .defer("server__facts", "server__notes")
         .order_by("n")
     )
-    deployment_list.hand_over(deployment, every)
-    draw, jobs = _drawer(every), _jobs(every)
-    lines = [
-        Line(one, draw(one), engine_figures.of(one), jobs[one.pk], _since(one)) for one in every
-    ]  # fmt: skip
+    for one in every:
+        one.deployment = deployment
+    draw, jobs, now = _drawer(every), _jobs(every), engine_figures.read(every)
+    lines = [Line(one, draw(one), engine_figures.of(one, now), jobs[one.pk], _since(one)) for one in every]
     there = [line for line in lines if line.replica.state not in GONE]
     gone = [line for line in reversed(lines) if line.replica.state in GONE]
     versions, more = _versions(deployment, [line.replica for line in there])
-    whole = engine_figures.whole(line.replica for line in there)
+    whole = engine_figures.whole(every, now)
     return Page(deployment, there, gone, versions, more, whole)
 
 
@@ -224,7 +274,7 @@ def _versions(deployment: Deployment, there: Iterable[Replica]) -> tuple[list[Ve
     numbers, made = [(one.n, one.revision_id) for one in there], []
     for n, row in enumerate(rows[:MOST_REVISIONS]):
         before = rows[n + 1] if n + 1 < len(rows) else None
-        changes = revision_diff.between(before.settings, row.settings) if before else []
+        changes = settings.diff(before.settings, row.settings) if before else []
         moved = before is not None and (before.artifact_id, before.fingerprint) != (row.artifact_id, row.fingerprint)
         other = (_name(before.artifact), _name(row.artifact)) if before is not None and moved else None
         hit = [replica for replica, revision in numbers if revision != row.pk]
@@ -251,7 +301,7 @@ class Action(NamedTuple):
 def actions(page: Page) -> list[Action]:
     """For who may operate, the usual ones first; a page that is not there gives no button."""
     deployment = page.deployment
-    pause = (_("Resume"), "deployment-resume", "", True) if deployment.paused else (_("Pause"), "deployment-pause", "", True)
+    pause = (_("Resume"), "deployment-resume") if deployment.paused else (_("Pause"), "deployment-pause")
     wanted = [
         (_("Change settings"), "deployment-change", "primary", False),
         (_("Scale"), "deployment-scale", "", False),
@@ -260,8 +310,8 @@ def actions(page: Page) -> list[Action]:
         wanted += [(_("Start"), "deployment-start", "", False)]
     else:
         wanted += [(_("Restart"), "deployment-restart", "", False), (_("Stop"), "deployment-stop", "danger", False)]
-    wanted += [pause, (_("Edit"), "deployment-edit", "", False), (_("Delete"), "deployment-delete", "danger", False)]
-    found = [Action(title, address(f"deployments:{name}", deployment.name), css, post) for title, name, css, post in wanted]
+    wanted += [(*pause, "", True), (_("Edit"), "deployment-edit", "", False), (_("Delete"), "deployment-delete", "danger", False)]
+    found = [Action(one[0], address(f"deployments:{one[1]}", deployment.name), *one[2:]) for one in wanted]
     return [one for one in found if one.url]
 
 

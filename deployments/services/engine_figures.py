@@ -1,21 +1,30 @@
-"""What engines tell of their load (agent/engines/now.py): of one replica, and added up. Unknown is None, never 0."""
+"""What engines tell of their load, of one replica and added up. Unknown is None, never 0, and what is old says so.
 
-from collections.abc import Iterable, Mapping
+The numbers stand in Redis (services/replica_live.py); those that are no longer fresh are shown grey, with their age.
+"""
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import redis
 from django.utils import timezone
 
-from deployments.models import Replica
-from deployments.models.deployment import SERVING
+from console import streams
+from console.redis import client
+from deployments.models import SERVING, Replica, ReplicaState
+from deployments.services.replica_live import FRESH_S
 
-DUE_S = 30  # a keeper is heard every few seconds; what is older than that is greyed, with its age
+ANSWERING = (*SERVING, ReplicaState.DRAINING)
+Now = Mapping[int, Mapping[str, Any]]  # {replica: {"seen", "metrics"}}
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one engine, or of several: requests and tokens are added up, the cache and latencies are the worst."""
+    """Of one engine, or of several: requests and tokens are added up, of cache and latencies the worst counts."""
 
     running: float | None = None
     waiting: float | None = None
@@ -28,7 +37,7 @@ class Figures:
 
     @property
     def known(self) -> bool:
-        return self.running is not None or self.tokens_s is not None
+        return any(getattr(self, name) is not None for name in NAMES)
 
 
 NAMES = {
@@ -38,26 +47,31 @@ NAMES = {
 WORST = ("kv_pct", "ttft_ms", "tpot_ms")
 
 
-def of(replica: Replica, at: datetime | None = None) -> Figures:
-    """Of an engine that serves; all None for one that does not."""
-    if replica.state not in (*SERVING, "draining"):
+def read(replicas: Iterable[Replica]) -> Now:
+    """What those that answer said last, however long ago; {} without Redis. One call."""
+    names = [str(one.pk) for one in replicas if one.state in ANSWERING]
+    if not names:
+        return {}
+    with contextlib.suppress(redis.RedisError):
+        kept = client().hmget(streams.REPLICAS_NOW, names)
+        return {int(name): json.loads(value) for name, value in zip(names, kept, strict=True) if value}
+    return {}
+
+
+def of(replica: Replica, now: Now) -> Figures:
+    """Of an engine that answers; all None for one that does not."""
+    said = now.get(replica.pk)
+    if said is None or replica.state not in ANSWERING:
         return Figures()
-    told = replica.engine.get("metrics") if isinstance(replica.engine, Mapping) else None
-    told = told if isinstance(told, Mapping) else {}
-    values = {ours: _number(told.get(theirs)) for ours, theirs in NAMES.items()}
-    heard, at = replica.heard_at, at or timezone.now()
-    late = heard if heard and (at - heard).total_seconds() > DUE_S else None
-    return Figures(**values, overdue_since=late)
+    told = said.get("metrics") or {}
+    seen = datetime.fromtimestamp(said["seen"], tz=timezone.get_current_timezone())
+    late = seen if (timezone.now() - seen).total_seconds() > FRESH_S else None
+    return Figures(**{ours: told.get(theirs) for ours, theirs in NAMES.items()}, overdue_since=late)
 
 
-def _number(value: Any) -> float | None:
-    """It came from a server."""
-    return float(value) if type(value) in (int, float) and 0 <= value < 1e15 else None
-
-
-def whole(replicas: Iterable[Replica]) -> Figures:
-    """Of all that serve; the oldest of those that are overdue says since when."""
-    every = [figures for one in replicas if (figures := of(one)).known]
+def whole(replicas: Sequence[Replica], now: Now) -> Figures:
+    """Of all that answer; where some are overdue, since when the first of them is."""
+    every = [figures for one in replicas if (figures := of(one, now)).known]
     values: dict[str, float | None] = {}
     for name in NAMES:
         known = [value for one in every if (value := getattr(one, name)) is not None]

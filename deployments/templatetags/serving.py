@@ -9,7 +9,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.templatetags.frame import figure, icon
-from deployments.models.deployment import ReplicaState
+from deployments.models import ReplicaState
 
 register = template.Library()
 
@@ -23,13 +23,13 @@ REPLICA_LOOKS = {
     "stopped": ("", "state-cancelled"),
     "failed": ("critical", "state-failed"),
 }
-# States of a deployment, which services/deployment_list.py finds.
+# States of a deployment: services/deployment_json.py.
 LOOKS: dict[str, tuple[str, str, Any]] = {
     "ready": ("ok", "state-ok", _("Ready")),
     "degraded": ("warning", "state-warning", _("Degraded")),
-    "partly": ("warning", "state-warning", _("Partly ready")),
+    "rolling_out": ("info", "state-running", _("Rolling out")),
     "starting": ("info", "state-running", _("Starting")),
-    "unmet": ("critical", "state-critical", _("Not served")),
+    "failed": ("critical", "state-critical", _("Failed")),
     "stopping": ("stale", "state-stale", _("Stopping")),
     "stopped": ("", "state-cancelled", _("Stopped")),
     "paused": ("warning", "pause", _("Paused")),

@@ -9,7 +9,7 @@ from console.middleware import wants_json
 from console.templatetags.frame import texts_for_scripts
 from deployments import page_texts
 from deployments.models import Deployment
-from deployments.services import deployment_list, deployment_page
+from deployments.services import deployment_list, deployment_page, deployment_schedule, deployment_words
 from deployments.views.lookup import find_deployment, is_part, user_of
 from deployments.views.model_pages import live
 
@@ -49,8 +49,15 @@ def shown(request: HttpRequest, deployment: Deployment) -> dict[str, Any]:
     return {
         "deployment": deployment,
         "page": page,
+        "said": deployment_words.of(page),
+        "rollout": deployment_words.Rollout.of(page),
         "actions": deployment_page.actions(page) if user_of(request).may("operator") else [],
         "ways_on": deployment_page.ways_on(deployment),
         "calls": deployment_page.calls(page),
+        "abort": deployment_page.address("deployments:deployment-abort", deployment.name),
+        "schedule": deployment_schedule.rows(deployment.schedule),
+        "next_change": deployment_schedule.next_change(deployment),
+        "keys_page": deployment_page.address("deployments:gateway-keys"),
+        "gateway_page": deployment_page.address("deployments:gateway-list"),
         "rest": request.build_absolute_uri(f"/api/v1/deployments/{deployment.name}"),
     }
