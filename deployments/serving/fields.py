@@ -209,3 +209,8 @@ class Settings:
         "texts", zh="其他参数", en="Further words", default=[],
         help=Text("每项一个词，原样加在命令之后。", "One word each; they stand behind the command as they are."),
     )  # fmt: skip
+    accept_unknown: bool = param(
+        "flag", zh="我知道这些参数", en="I know these flags", default=False,
+        help=Text("放行控制台不认识的参数；未知参数会使启动失败。",
+                  "Lets flags pass that the console does not know; an unknown one stops the start."),
+    )  # fmt: skip

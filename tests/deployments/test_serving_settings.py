@@ -93,8 +93,10 @@ def test_the_plain_command():
 def test_each_setting_has_its_words():
     given = {
         "max_model_len": 8192, "dtype": "float16", "prefix_caching": "off", "chunked_prefill": "on",
-        "enforce_eager": True, "cudagraph_mode": "FULL_DECODE_ONLY", "capture_sizes": ["8", "1"], "speculative_method": "mtp",
-        "num_speculative_tokens": 1, "additional": {"enable_cpu_binding": False}, "log_requests": True,
+        "enforce_eager": True, "cudagraph_mode": "FULL_DECODE_ONLY", "capture_sizes": ["8", "1"],
+        "speculative_method": "mtp",
+        "num_speculative_tokens": 1,
+        "additional": {"enable_cpu_binding": False}, "log_requests": True,
         "extra": ["--max-logprobs", "5"],
     }  # fmt: skip
     argv = command.argv(settings.read(given), HERE)
