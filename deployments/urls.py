@@ -28,6 +28,7 @@ from deployments.views import (
     serving_pages,
     stack_changes,
     stack_jobs,
+    wizard,
 )
 
 app_name = "deployments"
@@ -90,6 +91,7 @@ urlpatterns = [
     path("join/<str:token>/problem", joining.problem, name="join-problem"),
     path("models/", model_pages.model_list_page, name="model-list"),
     path("models/catalogue/", model_pages.model_catalogue_page, name="model-catalogue"),
+    path("deployments/new", wizard.deployment_new, name="deployment-new"),
     path("models/plan/", serving_pages.serving_plan, name="serving-plan"),
     path("models/scan", model_changes.model_scan, name="model-scan"),
     path("models/<int:pk>/", model_pages.model_detail, name="model-detail"),

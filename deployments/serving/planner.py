@@ -52,6 +52,7 @@ class Plan:
     at_once: float
     flags: tuple[str, ...]
     notes: tuple[Text, ...]
+    nodes: int = 1  # servers of one replica
 
     @property
     def longest(self) -> int:
