@@ -18,5 +18,8 @@ class DeploymentsConfig(AppConfig):
             model_delete,
             model_downloads,
             quantizing,
+            reconcile,
             resets,
+            serve_jobs,
+            serve_uses,
         )

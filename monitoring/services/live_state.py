@@ -18,6 +18,7 @@ from console import streams
 from console.redis import client
 from deployments.models import Server
 from deployments.services import inventory
+from deployments.serving import idle
 
 Now = dict[str, Any]
 
@@ -32,10 +33,6 @@ READ = (
 )  # fmt: skip
 STEPS = 16
 UNKNOWN_STEP = STEPS
-
-# Memory that an idle chip holds, MB, with head room (seen: 2.8-3.5 GB on A2 and A3, 4.8-5.9 on 950, 1.3-1.6 on 310P).
-IDLE_MB = (("950", 7000), ("310", 2600))
-IDLE_MB_DEFAULT = 4600
 
 
 def build(server: Server, sample: Mapping[str, Any], seen: float) -> Now:
@@ -129,8 +126,7 @@ def occupancy(name: str, used_mb: float | None, processes: list[dict[str, Any]])
         return "ours" if all(process.get("attempt") for process in processes) else "foreign"
     if used_mb is None:
         return "unreadable"
-    idle = next((mb for mark, mb in IDLE_MB if mark in name), IDLE_MB_DEFAULT)
-    return "unexplained" if used_mb > idle else "free"
+    return "unexplained" if used_mb > idle.most_mb(name) else "free"
 
 
 def family(npus: Iterable[Mapping[str, Any]]) -> str:
