@@ -32,7 +32,9 @@ def test_what_is_wished_is_placed_leased_and_started(fleet, made):
     reconcile.look(made.pk)
     first, second = made.replica_set.all()
     assert first.server != second.server and {first.state, second.state} == {"starting"}
-    assert first.port == 18000 and first.address == f"10.0.0.{first.server.name[-1]}" and first.path == "/data/models/tiny"
+    assert (
+        first.port == 18000 and first.address == f"10.0.0.{first.server.name[-1]}" and first.path == "/data/models/tiny"
+    )
     assert PortLease.objects.count() == 2 and fleet.engines.queued == [("serve", 1), ("serve", 2)]
     assert first.serve_job.kind == "serve" and first.why == [["空闲", "it is free"]]
 
