@@ -9,6 +9,7 @@ class DeploymentsConfig(AppConfig):
         # process.
         from deployments.services import (  # noqa: F401
             artifacts,
+            benchmarks,
             campaigns,
             converting,
             deployed_models,
