@@ -31,6 +31,7 @@ from deployments.views import (
     stack_changes,
     stack_jobs,
     wizard,
+    wizard_change,
 )
 
 app_name = "deployments"
@@ -98,6 +99,7 @@ urlpatterns = [
     path("join/<str:token>/problem", joining.problem, name="join-problem"),
     path("models/", model_pages.model_list_page, name="model-list"),
     path("models/catalogue/", model_pages.model_catalogue_page, name="model-catalogue"),
+    path("deployments/<slug:name>/change", wizard_change.deployment_change, name="deployment-change"),
     path("deployments/new", wizard.deployment_new, name="deployment-new"),
     path("models/plan/", serving_pages.serving_plan, name="serving-plan"),
     path("models/scan", model_changes.model_scan, name="model-scan"),
