@@ -183,6 +183,11 @@ TIME_ZONE = env.time_zone("TIME_ZONE", "Asia/Shanghai")
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "console.static_packages.PackagedScripts",
+]
 # `make up` serves a packed copy of them (console/assets.py); without one they come from where they lie.
 COLLECTED = VAR_DIR / "static"
 WHITENOISE_USE_FINDERS = not (COLLECTED / ".sources").exists()

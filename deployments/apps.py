@@ -9,8 +9,10 @@ class DeploymentsConfig(AppConfig):
         # process.
         from deployments.services import (  # noqa: F401
             artifacts,
+            benchmarks,
             campaigns,
             converting,
+            deployed_models,
             evaluating,
             evaluations,
             installs,
