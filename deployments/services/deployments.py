@@ -1,4 +1,4 @@
-"""What a person does to a deployment as a whole: create, stop, start, pause, resume, delete, restart, keep a schedule."""
+"""What a person does to a deployment as a whole: create, stop, start, pause, resume, delete, restart, schedule."""
 
 import contextlib
 import re
@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from console import alerts, audit
-from console.errors import Conflict, Invalid, NotAllowed, NotFound
+from console.errors import Conflict, Invalid, NotFound
 from console.models import User
 from deployments.models import GONE, Artifact, Deployment, Replica, Revision, Server, Spread
 from deployments.row_locks import lock_deployment

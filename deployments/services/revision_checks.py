@@ -9,9 +9,9 @@ from console.errors import Conflict, Invalid
 from console.language import pick
 from console.models import User
 from deployments.models import Artifact, Deployment, Revision
+from deployments.services import model_gate
 from deployments.serving import settings as serving_settings
 from deployments.serving.spec import Spec, Unknown, from_summary
-from deployments.services import model_gate
 from deployments.steps import BadParams
 
 MOST_NOTE = 500

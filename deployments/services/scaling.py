@@ -9,8 +9,8 @@ from console.errors import Conflict
 from console.language import pick
 from console.models import User
 from deployments.models import GONE, Deployment, ReplicaState
-from deployments.serving import settings as serving_settings
 from deployments.services import deployments, placement, revisions, rollout
+from deployments.serving import settings as serving_settings
 
 
 def scale(deployment: Deployment, replicas: int, *, by: User) -> Deployment:
