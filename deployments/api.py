@@ -17,6 +17,7 @@ from deployments.asked import Strict, find_server, user_of
 from deployments.batch_api import router as batch_router
 from deployments.benchmark_api import router as benchmark_router
 from deployments.campaign_api import router as campaign_router
+from deployments.deployment_api import router as deployment_router
 from deployments.evaluation_api import router as evaluation_router
 from deployments.guard_api import router as guard_router
 from deployments.host_api import router as host_router
@@ -41,6 +42,7 @@ router.add_router("", quantize_router)
 router.add_router("", model_router)
 router.add_router("", models_in_router)
 router.add_router("", serving_router)
+router.add_router("", deployment_router)
 
 
 class NewJob(Strict):

@@ -65,9 +65,7 @@ def _head(server_id: int, chunk: Chunk, replicas: Mapping[int, Replica]) -> Engi
     return head
 
 
-def _take(
-    done: "Stored", key: tuple[int, str], chunk: Chunk, head: EngineLog | None, made: list[EngineChunk]
-) -> None:
+def _take(done: "Stored", key: tuple[int, str], chunk: Chunk, head: EngineLog | None, made: list[EngineChunk]) -> None:
     if head is None:
         # Its replica is gone (or never was): let the server forget it, else it would send for ever.
         done.acked[key] = [chunk.first + chunk.n, chunk.b1, b'"ended"' in chunk.raw]

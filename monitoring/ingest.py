@@ -13,6 +13,7 @@ from django.urls import reverse
 from console import alerts, live, streams, untrusted
 from deployments.models import Npu, Server, ServerChange
 from deployments.row_locks import hold_servers
+from deployments.services import replica_live
 from monitoring import history
 from monitoring.models import Minute
 from monitoring.services import cards, facts_history, fleet_steps, live_state, readings
@@ -43,6 +44,7 @@ class Telemetry:
         self._same_facts: dict[int, tuple[str, float]] = {}
         self._offsets: dict[int, float] = {}
         self._agents: dict[int, readings.Agent] = {}
+        self.engines = replica_live.Live()
 
     def know(self, servers: Iterable[Server]) -> None:
         """The servers as the database has them now. Those that are gone are forgotten."""
@@ -73,6 +75,7 @@ class Telemetry:
             else:
                 self._facts[server_id] = (readings.clean_facts(message), received)
             return []
+        self.engines.take(server_id, message.get("engines"), received)
         sample = readings.clean_sample(message)
         before = self.nows.get(server_id)
         if sample["error"] and not sample["npus"] and before:
@@ -140,6 +143,7 @@ class Telemetry:
             self.changed.clear()
         messages = self._fleet_steps(pipeline)
         messages += self._state_changes(at)
+        messages += self.engines.each_second(pipeline, self.open_topics)
         rows = self._rows_to_tell(at, heard)
         if rows and len(self.servers) <= 60:
             messages.append(live.message("fleet:rows", "rows", rows, int(at)))

@@ -1,4 +1,4 @@
-"""What a person does to a deployment as a whole: create, stop, start, pause, resume, delete, restart, keep a schedule."""
+"""What a person does to a deployment as a whole: create, stop, start, pause, resume, delete, restart, schedule."""
 
 import contextlib
 import re
@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from console import alerts, audit
-from console.errors import Conflict, Invalid, NotAllowed, NotFound
+from console.errors import Conflict, Invalid, NotFound
 from console.models import User
 from deployments.models import GONE, Artifact, Deployment, Replica, Revision, Server, Spread
 from deployments.row_locks import lock_deployment
@@ -133,7 +133,9 @@ def check_servers(names: Sequence[str], *, simulated: bool) -> None:
 
 
 @contextlib.contextmanager
-def changing(deployment: Deployment, by: User, verb: str, *, paused_too: bool = False, **more: Any) -> Iterator[Deployment]:
+def changing(
+    deployment: Deployment, by: User, verb: str, *, paused_too: bool = False, **more: Any
+) -> Iterator[Deployment]:
     """Its row under its lock; saved with an audit entry, told and looked at after the commit. Raises ConsoleError."""
     jobs.check_may_operate(by)
     with transaction.atomic():
@@ -343,7 +345,6 @@ def _checked(row: Deployment, name: str, value: Any) -> Any:
     if name in ("title", "notes") and len(value) > (most := 100 if name == "title" else 10_000):
         raise Invalid(_("The text is longer than %(most)s characters.") % {"most": most}, _("Shorten it."))
     return list(value) if name == "servers" else value
-
 
 
 def revision_of(deployment: Deployment, n: int) -> Revision:

@@ -353,7 +353,8 @@ def unsettled() -> list[int]:
     odd = ~Q(rollout=None) | ~Q(steady=F("there")) | (wanted & ~Q(there=0)) | (~wanted & ~Q(there=F("replicas")))
     found = set(counted.filter(odd).order_by().values_list("pk", flat=True))
     gone = Replica.objects.filter(state__in=GONE).filter(
-        Exists(Reservation.objects.filter(replica=OuterRef("pk"))) | Exists(PortLease.objects.filter(replica=OuterRef("pk")))
+        Exists(Reservation.objects.filter(replica=OuterRef("pk")))
+        | Exists(PortLease.objects.filter(replica=OuterRef("pk")))
     )
     found |= set(gone.order_by().values_list("deployment_id", flat=True))
     silent = Replica.objects.there().filter(server__last_seen_at__lt=timezone.now() - picture.LOST_AFTER)

@@ -7,7 +7,7 @@ from django.db import transaction
 from django.db.models import Max
 from django.utils.translation import gettext as _
 
-from console.errors import ConsoleError, Conflict
+from console.errors import Conflict, ConsoleError
 from deployments.models import Artifact, Replica, ReplicaState, Server
 from deployments.row_locks import lock_servers
 from deployments.services import placement, ports, reconcile_reasons, reservations, serve_jobs
@@ -65,7 +65,9 @@ def _asked(seen: Picture) -> tuple[Settings, Artifact]:
     """(settings, artifact) of the present revision. Raises NoRoom where they are no longer valid."""
     revision = seen.deployment.revision
     if revision is None or revision.artifact is None:
-        raise NoRoom(Text("模型已不在控制台中，无法启动副本", "The console knows its model no longer, so none is started"))
+        raise NoRoom(
+            Text("模型已不在控制台中，无法启动副本", "The console knows its model no longer, so none is started")
+        )
     if revision.fingerprint != revision.artifact.fingerprint:
         raise NoRoom(
             Text(
@@ -83,7 +85,9 @@ def _asked(seen: Picture) -> tuple[Settings, Artifact]:
 def _no_room(seen: Picture) -> NoRoom:
     settings, artifact = _asked(seen)
     servers = seen.deployment.servers or None
-    found = placement.look(settings, artifact, servers=servers, spread=seen.deployment.spread, deployment=seen.deployment)
+    found = placement.look(
+        settings, artifact, servers=servers, spread=seen.deployment.spread, deployment=seen.deployment
+    )
     missing = max(1, seen.deployment.wished - len(seen.live))
     nearest = next((candidate for candidate in found if candidate.why_not), None)
     if nearest is None:

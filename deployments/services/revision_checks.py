@@ -9,9 +9,9 @@ from console.errors import Conflict, Invalid
 from console.language import pick
 from console.models import User
 from deployments.models import Artifact, Deployment, Revision
+from deployments.services import model_gate
 from deployments.serving import settings as serving_settings
 from deployments.serving.spec import Spec, Unknown, from_summary
-from deployments.services import model_gate
 from deployments.steps import BadParams
 
 MOST_NOTE = 500
@@ -39,7 +39,9 @@ def _invalid(problems: Any) -> Invalid:
 def spec_of(artifact: Artifact) -> Spec | None:
     """What arithmetic needs of the model; None where its files do not say."""
     try:
-        return from_summary(artifact.summary, name=artifact.name, weight_bytes=artifact.summary.get("weight_bytes") or 0)
+        return from_summary(
+            artifact.summary, name=artifact.name, weight_bytes=artifact.summary.get("weight_bytes") or 0
+        )
     except (Unknown, KeyError, TypeError, ValueError):
         return None
 
@@ -80,9 +82,7 @@ def check_note(note: str) -> None:
         raise Invalid(_("The note is longer than %(most)s characters.") % {"most": MOST_NOTE}, _("Shorten it."))
 
 
-def new(
-    deployment: Deployment, n: int, artifact: Artifact, kept: dict[str, Any], note: str, by: User
-) -> Revision:
+def new(deployment: Deployment, n: int, artifact: Artifact, kept: dict[str, Any], note: str, by: User) -> Revision:
     return Revision.objects.create(
         deployment=deployment, n=n, artifact=artifact, fingerprint=artifact.fingerprint, settings=kept,
         note=note[:MOST_NOTE], by=by,

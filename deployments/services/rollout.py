@@ -169,7 +169,9 @@ def _why(replica: Replica | None, reason: list[str] | None) -> Text:
     if replica is None:
         return Text(f"副本已不在：{zh}", f"The replica is gone: {en}")
     if replica.state == ReplicaState.DEGRADED:
-        return Text(f"副本 {replica.n} 就绪后探测失败：{zh}", f"Replica {replica.n} was ready, then its probes failed: {en}")
+        return Text(
+            f"副本 {replica.n} 就绪后探测失败：{zh}", f"Replica {replica.n} was ready, then its probes failed: {en}"
+        )
     if replica.state != ReplicaState.FAILED:
         return Text(f"副本 {replica.n} 就绪后又自行重启", f"Replica {replica.n} was ready, then started anew by itself")
     return Text(f"副本 {replica.n} 失败：{zh}", f"Replica {replica.n} failed: {en}")
@@ -188,9 +190,10 @@ def _tell(deployment: Deployment, why: Text, *, back: int | None) -> None:
             f"部署 {deployment.name} 的发布停住了（修订 {n}）：{why.zh}",
             f"The rollout of {deployment.name} (revision {n}) has stopped. {why.en}",
         )
-    do = ("打开部署页面查看副本日志，然后修改设置或回退", "Open its page and the replica's log, then change it or go back")
+    do = (
+        "打开部署页面查看副本日志，然后修改设置或回退",
+        "Open its page and the replica's log, then change it or go back",
+    )
     alerts.fire(
         "rollout-failed", f"deployment:{deployment.pk}", what=what, do=do, link=f"/deployments/{deployment.name}/"
     )
-
-

@@ -9,8 +9,8 @@ from console.errors import Conflict
 from console.language import pick
 from console.models import User
 from deployments.models import GONE, Deployment, ReplicaState
-from deployments.serving import settings as serving_settings
 from deployments.services import deployments, placement, revisions, rollout
+from deployments.serving import settings as serving_settings
 
 
 def scale(deployment: Deployment, replicas: int, *, by: User) -> Deployment:
@@ -36,12 +36,21 @@ def plan(deployment: Deployment, replicas: int) -> dict[str, Any]:
     rows = list(there.order_by("n"))
     more = replicas - len(rows)
     if more <= 0:
-        return {"starts": [], "lacking": 0, "stops": [revisions.which(row) for row in worst(rows, -more)], "why_not": None}
+        return {
+            "starts": [],
+            "lacking": 0,
+            "stops": [revisions.which(row) for row in worst(rows, -more)],
+            "why_not": None,
+        }
     revision = deployment.revision
     if revision is None or revision.artifact is None:
         return {"starts": [], "lacking": more, "stops": [], "why_not": None}
     settings = serving_settings.read(revision.settings)
-    where: dict[str, Any] = {"servers": deployment.servers or None, "spread": deployment.spread, "deployment": deployment}
+    where: dict[str, Any] = {
+        "servers": deployment.servers or None,
+        "spread": deployment.spread,
+        "deployment": deployment,
+    }
     found = placement.choose(settings, revision.artifact, count=more, **where)
     starts = [{"server": one.server, "npus": list(one.npus)} for one in found]
     refused = [] if len(starts) == more else placement.look(settings, revision.artifact, **where)

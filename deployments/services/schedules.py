@@ -89,6 +89,7 @@ def _of_day(schedule: Sequence[dict[str, Any]], moment: datetime) -> list[tuple[
     for item in schedule:
         if day.weekday() in item["days"]:
             hour, minute = item["at"].split(":")
-            at = datetime(day.year, day.month, day.day, int(hour), int(minute))
-            made.append((timezone.make_aware(at), int(item["replicas"])))
+            zone = timezone.get_current_timezone()
+            at = datetime(day.year, day.month, day.day, int(hour), int(minute), tzinfo=zone)
+            made.append((at, int(item["replicas"])))
     return made

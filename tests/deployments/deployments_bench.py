@@ -30,7 +30,10 @@ class Fleet:
         self.redis = redis
         self.servers = [
             Server.objects.create(
-                name=f"kp-{n}", last_seen_at=timezone.now(), address_roles={f"10.0.0.{n}": "service"}, facts={"root": "helper"}
+                name=f"kp-{n}",
+                last_seen_at=timezone.now(),
+                address_roles={f"10.0.0.{n}": "service"},
+                facts={"root": "helper"},
             )
             for n in range(1, count + 1)
         ]
@@ -41,8 +44,12 @@ class Fleet:
         self.engines = Engines(redis)
         monkeypatch.setattr("deployments.services.placement.look", self.look)
         monkeypatch.setattr("deployments.services.placement.choose", self.choose)
-        monkeypatch.setattr("deployments.services.serve_jobs.start", lambda row, by: self.engines.queue("serve", row, by))
-        monkeypatch.setattr("deployments.services.serve_jobs.restart", lambda row, by: self.engines.queue("restart", row, by))
+        monkeypatch.setattr(
+            "deployments.services.serve_jobs.start", lambda row, by: self.engines.queue("serve", row, by)
+        )
+        monkeypatch.setattr(
+            "deployments.services.serve_jobs.restart", lambda row, by: self.engines.queue("restart", row, by)
+        )
         monkeypatch.setattr(
             "deployments.services.serve_jobs.stop", lambda row, by, now=False: self.engines.queue("stop", row, by)
         )
@@ -62,9 +69,11 @@ class Fleet:
         return [one for one in self.look(settings, artifact, **where) if one.fits][:count]
 
     def wind(self, model, name, seconds, **where):
-        """Let that time of rows be so much longer ago."""
-        for row in model.objects.filter(**where):
+        """Let that time of rows be so much longer ago; of how many."""
+        rows = list(model.objects.filter(**where))
+        for row in rows:
             model.objects.filter(pk=row.pk).update(**{name: getattr(row, name) - timedelta(seconds=seconds)})
+        return len(rows)
 
     def look_at(self, deployment):
         """Reconcile as the worker does; the deployment as it is then."""
@@ -76,8 +85,9 @@ class Fleet:
         for _turn in range(turns):
             done = reconcile.look(deployment.pk)
             moved = self.engines.obey()
-            self.wind(Replica, "ready_at", 60, state="ready", deployment=deployment, ready_at__gt=timezone.now() - timedelta(seconds=30))
-            self.wind(Replica, "drain_until", 700, state="draining", deployment=deployment, drain_until__gt=timezone.now())
+            now = timezone.now()
+            moved += self.wind(Replica, "ready_at", 60, state="ready", ready_at__gt=now - timedelta(seconds=30))
+            moved += self.wind(Replica, "drain_until", 90_000, state="draining", drain_until__gt=now)
             if not done and not moved:
                 return Deployment.objects.select_related("revision", "owner").get(pk=deployment.pk)
         raise AssertionError("it does not come to rest")
@@ -101,7 +111,9 @@ class Engines:
 
     def obey(self):
         """End every job there is, and let engines that were started be ready."""
-        open_jobs = list(Job.objects.filter(kind__in=("serve", "restart", "stop"), state=JobState.QUEUED).order_by("pk"))
+        open_jobs = list(
+            Job.objects.filter(kind__in=("serve", "restart", "stop"), state=JobState.QUEUED).order_by("pk")
+        )
         open_jobs = [job for job in open_jobs if job.server.name not in self.slow]
         for job in open_jobs:
             row = Replica.objects.select_related("revision").get(pk=job.params["replica"])
