@@ -16,5 +16,5 @@ def ask(log_pk: str, *, died: bool) -> None:
 
 def enqueue(log_pk: str, died: bool) -> None:
     with contextlib.suppress(redis.RedisError):
-        queue = django_rq.get_queue("default")  # type: ignore[no-untyped-call]
+        queue = django_rq.get_queue("default")
         queue.enqueue(RUN, log_pk, died, job_timeout=120, result_ttl=60, failure_ttl=86400)

@@ -8,8 +8,8 @@ from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
+from console.answers import Answer
 from console.errors import ConsoleError, Invalid
-from console.middleware import in_words
 from console.templatetags.frame import texts_for_scripts
 from deployments.models import Deployment, Gateway
 from deployments.page_texts_chat import CHAT
@@ -74,8 +74,7 @@ def stream(request: HttpRequest, name: str) -> HttpResponse | StreamingHttpRespo
         target = service.choose(benchmarks.find_deployment(name), _replica(given))
         asked = service.check(given)
     except ConsoleError as error:
-        request.META["HTTP_ACCEPT"] = "application/json"
-        return in_words(request, error)
+        return Answer(error.as_json(), status=error.status)
     response = StreamingHttpResponse(service.answer(target, asked, user.pk), content_type="text/event-stream")
     for header, value in MARKS.items():
         response.headers[header] = value
@@ -85,7 +84,7 @@ def stream(request: HttpRequest, name: str) -> HttpResponse | StreamingHttpRespo
 def _read(request: HttpRequest) -> Any:
     """Raises Invalid."""
     told = request.headers.get("Content-Length", "")
-    if not told.isdecimal() or int(told[:18]) > service.MOST_BODY:
+    if told and (not told.isdecimal() or int(told[:18]) > service.MOST_BODY):
         raise Invalid(
             _("The conversation is too long to be sent."), _("Begin a new conversation."), code="too_long", status=413
         )
