@@ -9,8 +9,10 @@ class DeploymentsConfig(AppConfig):
         # process.
         from deployments.services import (  # noqa: F401
             artifacts,
+            benchmarks,
             campaigns,
             converting,
+            deployed_models,
             evaluating,
             evaluations,
             gateways,
@@ -18,5 +20,8 @@ class DeploymentsConfig(AppConfig):
             model_delete,
             model_downloads,
             quantizing,
+            reconcile,
             resets,
+            serve_jobs,
+            serve_uses,
         )

@@ -72,6 +72,15 @@ class Config:
         return self.state_dir / "attempts"
 
     @property
+    def engines(self) -> Path:
+        return self.state_dir / "engines"
+
+    @property
+    def logs(self) -> Path:
+        """The pieces of engines' logs, shipped as the lines of attempts are."""
+        return self.state_dir / "logs"
+
+    @property
     def telemetry(self) -> Path:
         return self.state_dir / "telemetry"
 

@@ -38,6 +38,7 @@ from deployments.agent import (
     trust,
 )
 from deployments.agent.config import Config, Current, begin, spoken
+from deployments.agent.engines import folder
 from deployments.agent.gateways import obey
 from deployments.agent.shipper import Shipper
 from deployments.steps import Text
@@ -101,7 +102,7 @@ class Link:
     ) -> None:
         self.config = config
         self.redis = connection
-        self.shipper = Shipper(connection, config.prefix, config.attempts)
+        self.shipper = Shipper(connection, config.prefix, config.attempts, config.logs)
         self.worker_alive = worker_alive or (lambda: locks.is_locked(config.state_dir / dispatch.WORKER_LOCK))
         self.host = identity.host(config.root)._asdict()
         self.refused = dispatch.Counts()  # orders that were not signed, since this process began
@@ -181,6 +182,7 @@ class Link:
         if time.monotonic() >= self.purge_at:
             self.purge_at = time.monotonic() + PURGE_S
             spool.purge(self.config.attempts, float(self.redis.time()[0]))
+            folder.purge(self.config.logs)
 
     @property
     def away_s(self) -> float:

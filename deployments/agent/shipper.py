@@ -1,4 +1,5 @@
-"""Ships the lines of attempts from their spools into the server's log stream, until the console has acknowledged each.
+"""Ships the lines of attempts, and the pieces of engines' logs, into the server's log stream, until the console has
+acknowledged each.
 
 Takes any Redis client by its methods, so that only `link.py` imports redis.
 """
@@ -69,15 +70,15 @@ class Track:
 class Shipper:
     """One server's. `tick` sends what there is; raises what the client raises, and goes on at the next tick."""
 
-    def __init__(self, redis: Any, prefix: str, attempts_folder: Path) -> None:
+    def __init__(self, redis: Any, prefix: str, attempts_folder: Path, logs_folder: Path | None = None) -> None:
         self.redis = redis
         self.logs = keys.logs(prefix)
         self.acked = keys.acked(prefix)
-        self.attempts = attempts_folder
+        self.roots = [(attempts_folder, spool.ATTEMPT_ID)] + ([(logs_folder, spool.PIECE_ID)] if logs_folder else [])
         self.tracks: dict[str, Track] = {}
         self.done: set[str] = set()
         self.forgotten: list[str] = []  # whose acknowledgement in Redis is of no use any more
-        self.folder_time = -1
+        self.folder_times: list[int] = []
         self.scanned_at = float("-inf")
 
     @property
@@ -103,14 +104,11 @@ class Shipper:
     def _scan(self) -> None:
         """Find new attempts: at once when the folder changed, else now and then."""
         now = time.monotonic()
-        try:
-            changed = self.attempts.stat().st_mtime_ns
-        except FileNotFoundError:
+        changed = [_changed(root) for root, _named in self.roots]
+        if changed == self.folder_times and now - self.scanned_at < RESCAN_S:
             return
-        if changed == self.folder_time and now - self.scanned_at < RESCAN_S:
-            return
-        self.folder_time, self.scanned_at = changed, now
-        found = {folder.name: folder for folder in spool.folders(self.attempts)}
+        self.folder_times, self.scanned_at = changed, now
+        found = {folder.name: folder for root, named in self.roots for folder in spool.folders(root, named)}
         self.done &= found.keys()
         for name in self.tracks.keys() - found.keys():
             self.tracks.pop(name).reader.close()
@@ -203,6 +201,14 @@ def _fields(name: str, chunk: spool.Chunk) -> dict[str, Any]:
         "b1": chunk.b1,
         "z": zlib.compress(chunk.raw, 1),
     }
+
+
+def _changed(root: Path) -> int:
+    """When something came or went there, in ns; -1 where there is no such folder."""
+    try:
+        return root.stat().st_mtime_ns
+    except FileNotFoundError:
+        return -1
 
 
 def _place(entry: bytes) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from deployments.agent import processes
 MAX_TEXT = 32 * 1024
 MAX_CHUNK = 64 * 1024
 ATTEMPT_ID = re.compile(r"a\d{1,18}-\d{1,6}-[0-9a-f]{8}")
+PIECE_ID = re.compile(r"e\d{1,18}-\d{1,9}")  # of an engine's log (`engines/folder.py`)
 NEW = ".new-"
 LOOK_AGAIN = "look-again"  # in the state folder: a job has changed what facts tell
 NO_ROOM = 75  # exit code of a runner that could not begin on a full disk, and left everything as it was
@@ -116,10 +117,10 @@ def write_synced(path: Path, data: bytes, mode: int = 0o600) -> None:
     _sync_folder(path.parent)
 
 
-def folders(attempts: Path) -> list[Path]:
+def folders(attempts: Path, named: re.Pattern[str] = ATTEMPT_ID) -> list[Path]:
     """Folders of claimed attempts, sorted by name; what is not named like an attempt is left out."""
     try:
-        names = [entry.name for entry in os.scandir(attempts) if is_attempt_id(entry.name)]
+        names = [entry.name for entry in os.scandir(attempts) if named.fullmatch(entry.name)]
     except FileNotFoundError:
         return []
     return [attempts / name for name in sorted(names)]
