@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from console import audit
-from console.errors import Conflict, ConsoleError, Invalid, NotFound
+from console.errors import Conflict, Invalid, NotFound
 from console.models import User
 from deployments.agent import signing
 from deployments.models import SERVING, Deployment, ExternalEngine, Gateway, GatewayKey, Job, Server
@@ -344,14 +344,3 @@ def keys_changed(*, by: User | None = None) -> int:
         with transaction.atomic():
             _send(lock_gateway(pk), by=by)
     return len(rows)
-
-
-def try_remove(deployment: Deployment, *, by: User) -> ConsoleError | None:
-    """Where a deployment goes, its gateway goes too; why it could not."""
-    gateway = of(deployment)
-    try:
-        if gateway is not None:
-            remove(gateway, by=by)
-    except ConsoleError as error:
-        return error
-    return None

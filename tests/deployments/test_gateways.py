@@ -28,7 +28,7 @@ from deployments.models import (
     Revision,
     Server,
 )  # fmt: skip
-from deployments.services import gateway_heard, gateway_keys, gateways, serving_hooks, usage
+from deployments.services import deployments, gateway_heard, gateway_keys, gateways, serving_hooks, usage
 from deployments.serving import gateway_conf
 from deployments.steps import read_params
 from tests.answers import whole
@@ -219,6 +219,23 @@ def test_a_removed_one_gives_its_ports_back_and_keeps_its_usage(gateway, server,
     tell(gateway, state="stopped")
     assert not PortLease.objects.filter(gateway=gateway).exists()
     assert gateways.of(gateway.deployment) is None
+
+
+def test_a_deployment_goes_only_after_its_gateway(gateway, deployment, operator):
+    with pytest.raises(Conflict) as refused:
+        deployments.delete(deployment, by=operator, confirm="qwen")
+    assert refused.value.code == "gateway_there"
+    settled(gateway)
+    gateways.remove(gateway, by=operator)
+    assert deployments.delete(deployment, by=operator, confirm="qwen").deleted_at is not None
+
+
+def test_the_page_of_the_deployment_shows_its_gateway(client, gateway, operator):
+    settled(gateway)
+    client.force_login(operator)
+    client.cookies["django_language"] = "en"
+    page = client.get("/deployments/qwen/").content.decode()
+    assert f"http://SERVER:{gateway.port}/v1" in page and "/gateways/qwen/" in page
 
 
 def test_moving_ends_it_here_and_begins_it_there(gateway, operator):

@@ -1,4 +1,4 @@
-"""`manage.py down`: end the console that runs with this VAR_DIR; with --all its job runners, gateways and engines too."""
+"""`manage.py down`: end the console of this VAR_DIR; with --all its job runners, gateways and engines too."""
 
 import os
 import signal
