@@ -68,6 +68,12 @@ def make(
             _("Choose a real server for the gateway."),
             code="simulated",
         )
+    if deployment.simulated:
+        raise Conflict(
+            _("%(name)s is simulated: none of its engines answers.") % {"name": deployment.name},
+            _("Choose a real deployment."),
+            code="simulated",
+        )
     _check(address, port, policy)
     with transaction.atomic():
         gateway = _row(deployment, server)

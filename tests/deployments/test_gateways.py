@@ -99,9 +99,11 @@ def test_it_is_refused_in_words(deployment, server, operator, viewer, gateway):
     other = Server.objects.create(name="kp-02", last_seen_at=timezone.now())
     sim = Server.objects.create(name="sim-01", simulated=True, last_seen_at=timezone.now())
     second = Deployment.objects.create(name="other")
+    pretended = Deployment.objects.create(name="sim", simulated=True)
     for kind, code, call in [
         (NotAllowed, "not_allowed", lambda: gateways.make(second, other, by=viewer)),
         (Conflict, "simulated", lambda: gateways.make(second, sim, by=operator)),
+        (Conflict, "simulated", lambda: gateways.make(pretended, server, by=operator)),
         (Conflict, "gateway_elsewhere", lambda: gateways.make(deployment, other, by=operator)),
         (Conflict, "under_way", lambda: gateways.make(deployment, server, by=operator)),
         (Invalid, "bad_address", lambda: gateways.make(second, other, by=operator, address="my host")),
