@@ -25,7 +25,7 @@ import json
 from deployments.models import Deployment, Replica, Revision, Server
 from deployments.services import serving_hooks
 server = Server.objects.get(is_local=True)
-d = Deployment.objects.create(name="tiny", api_key={key!r})
+d = Deployment.objects.create(name="tiny", api_key={key!r}, replicas=2, paused=True)  # its rows are not looked after
 d.revision = Revision.objects.create(deployment=d, n=1, settings=dict(served_model_name="m"))
 d.save()
 for n, port in enumerate({ports}, 1):
