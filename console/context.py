@@ -34,8 +34,13 @@ PLACES = [
         gettext_noop("Servers"),
         "server",
         (
-            "monitoring:server", "deployments:join", "deployments:server", "deployments:key", "deployments:change",
-            "deployments:hold", "deployments:engine",
+            "monitoring:server",
+            "deployments:join",
+            "deployments:server",
+            "deployments:key",
+            "deployments:change",
+            "deployments:hold",
+            "deployments:engine",
         ),
     ),
     (
@@ -43,17 +48,20 @@ PLACES = [
         gettext_noop("Deployments"),
         "deployment",
         (
-            "deployments:deployment", "deployments:replica", "deployments:revision", "deployments:rollout",
+            "deployments:deployment",
+            "deployments:replica",
+            "deployments:revision",
+            "deployments:rollout",
             "deployments:gateway",
         ),
-    ),  # fmt: skip
+    ),
     ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job", "deployments:batch")),
     ("deployments:campaign-list", gettext_noop("Campaigns"), "report", ("deployments:campaign",)),
     ("deployments:queue-list", gettext_noop("Queues"), "queue", ("deployments:queue", "django_rq:")),
     ("deployments:model-list", gettext_noop("Models"), "model", ("deployments:model", "deployments:serving")),
     ("monitoring:alert-list", gettext_noop("Alerts"), "alert", ("monitoring:alert",)),
     ("monitoring:stack-list", gettext_noop("Stacks"), "stack", ("monitoring:stack", "deployments:stack")),
-]  # fmt: skip
+]
 
 FOR_OPERATORS = ("queue",)
 
