@@ -86,8 +86,8 @@ def _context(artifact: Artifact, given: QueryDict, typed: Typed) -> dict[str, An
     data = dict(typed.data)
     fresh = not data and "full" not in given
     name = given.get("name", "").strip() or wizard.proposed_name(artifact)
-    if fresh and made:
-        data = {"served_model_name": name, **made[0].settings}
+    if fresh:
+        data = {"served_model_name": name, **(made[0].settings if made else {})}
     first = given.get("first", "one") != "all"
     trial = Trial(
         artifact, wizard.spec_of(artifact), data,

@@ -15,7 +15,7 @@ from tests.browser import seeding_models
 from tests.browser.seeded_artifacts import model_told, models, no_models
 from tests.browser.seeded_deployments import deployment_moved, deployments, no_deployments
 from tests.browser.seeded_evaluations import evaluated
-from tests.browser.seeding_quantize import quantizable
+from tests.browser.seeding_quantize import quantizable, servable
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
@@ -368,7 +368,7 @@ ALL = (
     bus_ids, user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many,
     remove, evaluated,
     batch, newest_attempts, joining, join_step, join_many, looked, ended, campaign, tells, held_back,
-    reset, told, models, model_told, no_models, quantizable, deployments, no_deployments, deployment_moved,
+    reset, told, models, model_told, no_models, quantizable, servable, deployments, no_deployments, deployment_moved,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in (*ALL, seeding_models.model_looked, seeding_models.uploads)}
 
