@@ -18,7 +18,7 @@ def artifact(console):
 def test_axe_finds_nothing_and_nothing_sticks_out(pages, artifact, theme, width, language):
     page = pages.open(f"/deployments/new?artifact={artifact}", theme=theme, width=width, language=language)
     expect(page.locator("#consequence")).to_contain_text("--max-model-len")
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    page.evaluate("document.querySelectorAll('main details').forEach((one) => { one.open = true; })")
     look_at(page, "wizard", theme, width, language)
     assert problems(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -102,7 +102,7 @@ def test_it_begins_with_the_best_plan_and_says_the_exact_command(client, seven, 
     assert 'name="name" value="seven-7b"' in text
     command = re.search(r'<pre class="command"[^>]*>(.*?)</pre>', text, re.S)[1]
     assert "vllm.entrypoints.openai.api_server" in command and "/models/seven" in command
-    assert "--max-model-len 16384" in re.sub(r"\s*\\\s*", " ", re.sub("<[^>]*>", "", command))
+    assert "--max-model-len 16384" in command
     assert "It is free." in text and "Somebody has it." in text and "taken" in text
 
 
@@ -166,7 +166,7 @@ def test_it_starts_with_only_what_differs(client, seven, looked):
         "replicas": "9",
         "spread": "pack",
     }
-    answer = client.post("/deployments/new", sent(seven, do="start", replicas="9", **given))
+    answer = client.post("/deployments/new", sent(seven, do="start", **given))
     assert answer.status_code == 302 and answer.url == "/deployments/seven-7b/"
     made = Deployment.objects.get()
     assert made.revision.settings == {"served_model_name": "seven", "tensor_parallel_size": 2}
