@@ -15,6 +15,7 @@ class DeploymentsConfig(AppConfig):
             deployed_models,
             evaluating,
             evaluations,
+            gateways,
             installs,
             model_delete,
             model_downloads,

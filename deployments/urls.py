@@ -1,4 +1,4 @@
-from django.urls import path
+from django.urls import include, path
 
 from deployments.views import (
     addresses,
@@ -11,6 +11,7 @@ from deployments.views import (
     drivers,
     engines,
     evaluation_pages,
+    gateways,
     holds,
     job_changes,
     job_detail,
@@ -36,6 +37,7 @@ from deployments.views import (
 
 app_name = "deployments"
 urlpatterns = [
+    path("", include("deployments.bench_urls")),
     path("jobs/", job_list.job_list, name="job-list"),
     path("jobs.csv", job_list.job_csv, name="job-csv"),
     # One address: GET shows the form, POST queues the job and shows the form again where that is refused.
@@ -166,4 +168,10 @@ urlpatterns = [
     path("servers/<slug:name>/queue/pause", server_switches.queue_pause, name="server-queue-pause"),
     path("servers/<slug:name>/queue/resume", server_switches.queue_resume, name="server-queue-resume"),
     path("servers/<slug:name>/maintenance", server_switches.maintenance, name="server-maintenance"),
+    path("gateways/", gateways.gateway_list, name="gateway-list"),
+    path("gateways/keys/", gateways.key_page, name="gateway-keys"),
+    path("gateways/keys/usage.csv", gateways.usage_csv, name="gateway-usage-csv"),
+    path("gateways/keys/<int:pk>/revoke", gateways.key_revoke, name="gateway-key-revoke"),
+    path("gateways/<slug:name>/", gateways.gateway_detail, name="gateway-detail"),
+    path("gateways/<slug:name>/remove", gateways.gateway_remove, name="gateway-remove"),
 ]

@@ -3,7 +3,7 @@
 The services that change it say which (`plan` of each); here that becomes what a page shows before it is confirmed.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,11 @@ def of_restart(page: Page, numbers: Sequence[int]) -> Hit:
 
 def of_back(page: Page, n: int, how: str) -> Hit:
     """Going to another revision: all that are of a different one. Raises ConsoleError."""
-    found = revisions.plan_back(page.deployment, n, how=how)
+    return of_plan(page, revisions.plan_back(page.deployment, n, how=how))
+
+
+def of_plan(page: Page, found: Mapping[str, Any]) -> Hit:
+    """Of what revisions.plan says."""
     lines = _lines(page, [row["n"] for row in found["restarts"]])
     return Hit(lines, True, gap=found["no_service"], away_s=found["away_s"], surge=found["surge"])
 

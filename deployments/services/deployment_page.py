@@ -102,6 +102,12 @@ class Line:
         return int(self.replica.drain_until.timestamp() * 1000) if self.replica.drain_until else 0
 
     @property
+    def reason(self) -> Any:
+        """[zh, en], why it is as it is; None where its first finding says the same."""
+        found = self.findings
+        return None if found and found[0]["cause"] == self.replica.reason else self.replica.reason
+
+    @property
     def findings(self) -> list[Mapping[str, Any]]:
         """What its log says went wrong, with what helps; [] where it serves well."""
         if self.replica.state == ReplicaState.READY or not isinstance(self.replica.findings, list):
@@ -158,6 +164,13 @@ class Page:
     @property
     def serving(self) -> int:
         return sum(line.replica.state in SERVING for line in self.lines)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether replicas have failed, or a rollout stands, and nobody has tried again since."""
+        tried, stuck = self.deployment.tried_at or self.deployment.created_at, self.deployment.rollout or {}
+        failed = [one.replica for one in self.gone if one.replica.state == ReplicaState.FAILED]
+        return stuck.get("phase") == "stuck" or any(one.ended_at and one.ended_at >= tried for one in failed)
 
     @property
     def counts(self) -> list[tuple[str, int]]:
@@ -309,7 +322,8 @@ def actions(page: Page) -> list[Action]:
     if deployment.stopped:
         wanted += [(_("Start"), "deployment-start", "", False)]
     else:
-        wanted += [(_("Restart"), "deployment-restart", "", False), (_("Stop"), "deployment-stop", "danger", False)]
+        again = (_("Try again"), "deployment-start") if page.has_failed else (_("Restart"), "deployment-restart")
+        wanted += [(*again, "", False), (_("Stop"), "deployment-stop", "danger", False)]
     wanted += [(*pause, "", True), (_("Edit"), "deployment-edit", "", False), (_("Delete"), "deployment-delete", "danger", False)]
     found = [Action(one[0], address(f"deployments:{one[1]}", deployment.name), *one[2:]) for one in wanted]
     return [one for one in found if one.url]

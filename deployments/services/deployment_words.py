@@ -51,7 +51,7 @@ def _stopping(page: Page) -> Said:
 def _failed(page: Page) -> Said:
     line = next((line for line in page.gone if line.replica.state == ReplicaState.FAILED), None)
     why = pick(page.deployment.reason) or (pick(line.replica.reason) if line else "")
-    do = _("Read what its log says below; after a change of settings, or Restart, it is tried again.")
+    do = _("Read what its log says below. Change the settings, or try again.")
     return Said(_("It is not served: no replica runs."), why, do, "critical", "state-critical")
 
 

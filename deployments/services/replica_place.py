@@ -7,7 +7,7 @@ from django.db import transaction
 from django.db.models import Max
 from django.utils.translation import gettext as _
 
-from console.errors import ConsoleError, Conflict
+from console.errors import Conflict, ConsoleError
 from deployments.models import Artifact, Replica, ReplicaState, Server
 from deployments.row_locks import lock_servers
 from deployments.services import placement, ports, reconcile_reasons, reservations, serve_jobs

@@ -9,9 +9,9 @@ from console.errors import Conflict, Invalid
 from console.language import pick
 from console.models import User
 from deployments.models import Artifact, Deployment, Revision
+from deployments.services import model_gate
 from deployments.serving import settings as serving_settings
 from deployments.serving.spec import Spec, Unknown, from_summary
-from deployments.services import model_gate
 from deployments.steps import BadParams
 
 MOST_NOTE = 500
@@ -68,7 +68,7 @@ def check_there(revision: Revision) -> None:
             _("Make a new revision with a model that is there."),
             code="model_changed",
         )
-    if not artifact.places.present().exists():  # type: ignore[attr-defined]
+    if not artifact.places.present().exists():
         raise Conflict(
             _("No server has a copy of “%(name)s” any more.") % {"name": artifact.name},
             _("Bring it to a server again, or make a revision with another model."),

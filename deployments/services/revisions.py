@@ -11,8 +11,8 @@ from console.errors import Conflict, Invalid
 from console.language import pick
 from console.models import User
 from deployments.models import GONE, Artifact, Deployment, Replica, ReplicaState, Revision
-from deployments.serving import settings as serving_settings
 from deployments.services import deployments, placement, revision_checks, rollout
+from deployments.serving import settings as serving_settings
 
 HOWS = (rollout.IN_PLACE, rollout.SURGE)
 
@@ -49,7 +49,7 @@ def back(deployment: Deployment, n: int, *, by: User, how: str = rollout.IN_PLAC
 
 def abort(deployment: Deployment, *, by: User) -> Revision:
     """End the rollout that is under way by going back to where it came from. Raises ConsoleError."""
-    kept = deployment.rollout or {}
+    kept = Deployment.objects.get(pk=deployment.pk).rollout or {}
     if not kept.get("from") or kept.get("phase") == "back":
         raise Conflict(
             _("There is no rollout of “%(name)s” to go back from.") % {"name": deployment.name},
@@ -111,8 +111,8 @@ def check_how(how: str) -> None:
 
 
 def plan(
-    deployment: Deployment, settings: Mapping[str, Any], *, artifact: Artifact | None = None, how: str = rollout.IN_PLACE,
-    unproved: str = "",
+    deployment: Deployment, settings: Mapping[str, Any], *, artifact: Artifact | None = None,
+    how: str = rollout.IN_PLACE, unproved: str = "",
 ) -> dict[str, Any]:  # fmt: skip
     """What `make` would do, in the shape of `effects`, with "changes"; it changes nothing. Raises as `make` does."""
     check_how(how)

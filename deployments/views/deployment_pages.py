@@ -27,7 +27,7 @@ def deployment_list_page(request: HttpRequest) -> HttpResponse:
         "wizard": deployment_page.address("deployments:deployment-new"),
         "sample": deployment_page.sample_model(),
         "externals": deployment_list.external_count(),
-        "externals_page": deployment_page.address("deployments:external-list"),
+        "externals_page": deployment_page.address("deployments:engine-list"),
     }
     if not is_part(request) and not wants_json(request):
         context |= {"states": deployment_list.STATES}

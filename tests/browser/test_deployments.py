@@ -10,6 +10,7 @@ PAGES = {
     "deployment-list": "/deployments/", "deployment-detail": "/deployments/qwen3-32b/",
     "deployment-failed": "/deployments/glm-4-9b/", "deployment-ask": "/deployments/qwen3-32b/stop",
     "deployment-edit": "/deployments/qwen3-32b/edit", "deployment-schedule": "/deployments/qwen3-32b/schedule",
+    "deployment-change": "/deployments/qwen3-32b/change", "deployment-idle": "/deployments/idle/",
     "replica-log": "/deployments/qwen3-32b/replicas/5/log",
 }  # fmt: skip
 

@@ -8,6 +8,7 @@ import json
 import time
 from datetime import timedelta
 
+from django.db import transaction
 from django.utils import timezone
 
 from console import streams
@@ -69,9 +70,11 @@ class Fleet:
         return [one for one in self.look(settings, artifact, **where) if one.fits][:count]
 
     def wind(self, model, name, seconds, **where):
-        """Let that time of rows be so much longer ago."""
-        for row in model.objects.filter(**where):
+        """Let that time of rows be so much longer ago; of how many."""
+        rows = list(model.objects.filter(**where))
+        for row in rows:
             model.objects.filter(pk=row.pk).update(**{name: getattr(row, name) - timedelta(seconds=seconds)})
+        return len(rows)
 
     def look_at(self, deployment):
         """Reconcile as the worker does; the deployment as it is then."""
@@ -83,17 +86,9 @@ class Fleet:
         for _turn in range(turns):
             done = reconcile.look(deployment.pk)
             moved = self.engines.obey()
-            self.wind(
-                Replica,
-                "ready_at",
-                60,
-                state="ready",
-                deployment=deployment,
-                ready_at__gt=timezone.now() - timedelta(seconds=30),
-            )
-            self.wind(
-                Replica, "drain_until", 700, state="draining", deployment=deployment, drain_until__gt=timezone.now()
-            )
+            now = timezone.now()
+            moved += self.wind(Replica, "ready_at", 60, state="ready", ready_at__gt=now - timedelta(seconds=30))
+            moved += self.wind(Replica, "drain_until", 90_000, state="draining", drain_until__gt=now)
             if not done and not moved:
                 return Deployment.objects.select_related("revision", "owner").get(pk=deployment.pk)
         raise AssertionError("it does not come to rest")
@@ -132,11 +127,13 @@ class Engines:
                 self.end(job, JobState.SUCCEEDED)
         return len(open_jobs)
 
+    @transaction.atomic
     def end(self, job, state, reason=None):
         job.state, job.reason, job.ended_at = state, reason, timezone.now()
         replica_events.job_ended(job)
         job.save()
 
+    @transaction.atomic
     def say(self, row, state, **more):
         """What a keeper says of it, as ingest takes it."""
         now = replica_now.clean({"replica": row.pk, "state": state, "at": time.time(), "restarts": 0, **more})
