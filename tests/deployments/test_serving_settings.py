@@ -127,6 +127,7 @@ def test_experts_over_two_servers():
             value(argv, "--data-parallel-address") == "10.0.0.1" and value(argv, "--data-parallel-rpc-port") == "19000"
         )
     assert "--headless" not in one and "--host" in one
+    assert one[2] == "vllm.entrypoints.openai.api_server" and two[2:5] == ["vllm.entrypoints.cli.main", "serve", "/m"]
     assert "--headless" in two and value(two, "--data-parallel-start-rank") == "2" and "--host" not in two
     env = command.environment(both, second)
     assert (
