@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from deployments.serving import command, settings
+from deployments.serving import command, flags, settings
 from deployments.serving.command import Place
 from deployments.steps import BadParams, Text
 
@@ -160,3 +160,20 @@ def test_the_environment_is_offline_and_without_what_the_starter_adds():
     assert env["https_proxy"] == "" and env["HCCL_BUFFSIZE"] == "400" and env["VLLM_ENGINE_READY_TIMEOUT_S"] == "1800"
     assert not {"ASCEND_RT_VISIBLE_DEVICES", "VLLM_API_KEY", "VLLM_CPU_KVCACHE_SPACE"} & set(env)
     assert command.environment(settings.read({"device": "cpu"}), HERE)["VLLM_CPU_KVCACHE_SPACE"] == "1"
+
+
+def test_every_flag_is_one_that_both_ends_of_the_line_have():
+    everything = {
+        **dict.fromkeys(command.FLAGS, True), **dict.fromkeys(command.SWITCHES, "off"), "max_model_len": 4096,
+        "max_num_batched_tokens": 4096, "block_size": 128, "kv_offloading_size": 1, "dtype": "float16",
+        "quantization": "ascend", "load_format": "sharded_state", "seed": 1, "generation_config": "vllm",
+        "tool_call_parser": "hermes", "reasoning_parser": "qwen3", "chat_template": "/t",
+        "scheduling_policy": "priority",
+        "stream_interval": 2, "prefill_context_parallel_size": 2, "decode_context_parallel_size": 2,
+        "pipeline_parallel_size": 2, "log_requests": True, "cudagraph_mode": "NONE", "speculative_method": "ngram",
+        "num_speculative_tokens": 2, "additional": {"enable_mlapo": False}, "nodes": 2,
+    }  # fmt: skip
+    argv = command.argv(settings.read(everything), Place("/m", "10.0.0.1", 18_000, 8, 0, ("10.0.0.1", "10.0.0.2")))
+    given = {flags.plain(word) for word in argv if word.startswith("--")}
+    assert len(given) > 35
+    assert given <= flags.known("0.23.0") and given <= flags.known("0.32.0")
