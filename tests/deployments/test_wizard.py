@@ -85,6 +85,16 @@ def test_hardware_is_grouped_by_what_is_alike(seven):
     ]
 
 
+def test_a_fleet_of_many_takes_as_many_queries_as_one_server(client, seven, django_assert_max_num_queries):
+    for n in range(10, 40):
+        one = Server.objects.create(name=f"kp-{n}", family="910B3")
+        Npu.objects.create(server=one, device_index=0, npu_id=0, chip_id=0, bus_id="0000:01:00.0", name="910B3",
+                           memory_total_mb=65_536)  # fmt: skip
+    page(client, seven)
+    with django_assert_max_num_queries(45):
+        assert "1 more" not in page(client, seven).content.decode()
+
+
 def test_a_viewer_is_refused(seven, looked):
     viewer = Client(headers={"accept-language": "en"})
     viewer.force_login(User.objects.create_user("vera", role="viewer"))
