@@ -23,7 +23,7 @@ class Hardware:
 
 
 def of_fleet(*, simulated: bool, names: Sequence[str] = ()) -> list[Hardware]:
-    """Of all present servers or those of `names`, most NPUs first. Facts are long, and read of one server of each kind."""
+    """Of all present servers or those of `names`, most NPUs first. Facts are read of one of each kind."""
     servers = Server.objects.present().filter(simulated=simulated)
     if names:
         servers = servers.filter(name__in=names)

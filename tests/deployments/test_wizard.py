@@ -224,6 +224,18 @@ def test_a_strange_address_is_answered_in_words(client, query, db):
     assert client.get(f"/deployments/new?{query}").status_code in (400, 404, 422)
 
 
+def test_what_is_hostile_is_never_a_fault(client, seven, looked):
+    given = {"servers": ["kp 01", "x" * 400], "name": "<b>", "p-seed": "9" * 5000, "p-env": "A B=1", "spread": "no",
+             "replicas": "-1", "concurrency": "1e9", "guide": "=" * 5000, "p-additional": "[" * 5000}  # fmt: skip
+    for do in ("look", "plan-9-9", "start"):
+        assert client.post("/deployments/new", {**sent(seven, do=do), **given}).status_code < 500
+    kept = client.post(
+        "/deployments/new", sent(seven, do="start", **{"p-additional": '{"pa_shape_list": ["\\u0000"]}'})
+    )
+    assert kept.status_code < 500 and "cannot be kept" in kept.content.decode()
+    assert not Deployment.objects.exists()
+
+
 def test_the_part_beside_follows_what_is_typed(client, seven, looked):
     answer = client.get(
         f"/deployments/new?artifact={seven.pk}&full=1&p-tensor_parallel_size=3", headers={"X-Part": "1"}
