@@ -188,6 +188,29 @@ def test_a_stop_takes_the_route_of_the_start_before(replica, operator):
     assert serve_jobs.stop(Replica.objects.get(), by=operator).params["route"] == "systemd"
 
 
+def test_a_stop_cancels_a_start_that_is_under_way_and_comes_behind_it(replica, operator):
+    begun = serve_jobs.start(replica, by=operator)
+    Attempt.objects.filter(job=begun).update(state=JobState.RUNNING, started_at=timezone.now())
+    Job.objects.filter(pk=begun.pk).update(state=JobState.RUNNING)
+    stop = serve_jobs.stop(replica, by=operator, now=True)
+    begun.refresh_from_db()
+    assert begun.cancel_requested_at is not None and stop.waiting
+    assert serve_jobs.stop(replica, by=operator).waiting  # again: it is not cancelled twice
+
+
+def test_how_many_requests_were_cut_is_told_by_the_stop_alone(replica, operator):
+    def tell(job, data):
+        attempt = job.attempts.get()
+        ingest.store({job.server_id: [Spool(attempt.pk).event(e="told", told="engine_stopped", data=data)]})
+        replica.refresh_from_db()
+        return replica.cut
+
+    assert tell(serve_jobs.stop(replica, by=operator), {"replica": replica.pk, "cut": 3}) == 3
+    for cut in (-1, "9", None, True, 10**9):
+        assert tell(serve_jobs.stop(replica, by=operator), {"cut": cut}) == 3
+    assert tell(serve_jobs.start(replica, by=operator), {"cut": 7}) == 3
+
+
 def test_a_start_waits_for_the_stop_before_it(replica, operator):
     assert not serve_jobs.stop(replica, by=operator).waiting
     assert serve_jobs.start(replica, by=operator).waiting

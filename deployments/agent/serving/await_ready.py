@@ -82,7 +82,7 @@ def work(ask: Ask, config: Config) -> int:
         now, at = own.now(), time.monotonic()
         teller.tell(now)
         state = now.get("state")
-        if state == "ready" or (ask.is_follower and _lives(own, began)):
+        if _lives(own, began) if ask.is_follower else state == "ready":
             program.say(f"就绪，用时 {at - began:.0f} 秒。", f"Ready after {at - began:.0f} s.")
             _rest(own, teller)
             return 0
@@ -116,7 +116,7 @@ def _rest(own: Engine, teller: Teller) -> None:
 def _lives(own: Engine, began: float) -> bool:
     """Whether the engine of a node that answers nobody has lived for a while."""
     started = own.leader()
-    return bool(started and own.members()) and time.monotonic() - began >= LIVES_S
+    return time.monotonic() - began >= LIVES_S and bool(started and own.members())
 
 
 def failed(own: Engine, now: Mapping[str, Any], *, gone: bool = False) -> Stopped:
