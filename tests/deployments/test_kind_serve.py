@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from deployments.agent import root_helper
+from deployments.agent import install, root_helper
 from deployments.agent.serving import put
 from deployments.kinds import restart, serve, stop
 from deployments.serving import asked, command, container, nodes, settings, unit
@@ -178,6 +178,16 @@ def test_root_writes_through_no_link_and_nowhere_without_systemd(systemd, monkey
     monkeypatch.setattr(root_helper, "SYSTEMD", str(systemd / "none"))
     with pytest.raises(root_helper.Refused, match="systemd does not run"):
         root_helper.start_unit("e12")
+
+
+def test_an_agent_that_leaves_knows_the_units_of_its_own_engines(tmp_path, monkeypatch):
+    place = install.Install(tmp_path / "own", "https://c", "", 7, "ascend-console", systemd=True)
+    monkeypatch.setattr(install, "UNIT", tmp_path / "ascend-console-agent.service")
+    for name, prefix in (("e12", place.prefix), ("e13", tmp_path / "other")):
+        text = unit.text(name, "/data/m", prefix=str(prefix), account="ascend-console")
+        (tmp_path / unit.name(name)).write_text(text)
+    (tmp_path / "ascend-console-agent.service").write_text("[Unit]\n")
+    assert [one.name for one in install.engine_units(place)] == ["ascend-console-e12.service"]
 
 
 def test_a_helper_outside_of_an_installation_puts_no_unit(monkeypatch):
