@@ -6,15 +6,18 @@ import json
 import os
 import socket
 import stat
+import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from deployments.agent import processes
+from deployments.agent import processes, spool
 from deployments.agent.serving import await_npus, await_ready, idle, npus, stop
+from tests.conftest import ROOT
 from tests.deployments.serve_bench import API_KEY, PRETENDED, Serving, sealed
 from tests.waiting import until
 
@@ -88,6 +91,28 @@ def test_an_engine_that_fails_says_why_and_is_stopped_with_its_log_kept(serving)
     assert not serving.own.members() and serving.own.place.wish == "stop"
     assert words in (serving.own.folder / "engine.log").read_text()
     assert serving.items["finding"]["verdict"] == "failed"
+
+
+def test_a_cancel_ends_the_engine_that_loads_and_the_job_with_it(serving):
+    """With the agent's own runner, in a session of its own; the keeper is none of its processes."""
+    serving.pretend(load_s=120)
+    attempts, name = serving.config.attempts, "a5-1-00000005"
+    attempts.mkdir()
+    body = {"attempt": name, "kind": "serve", "params": serving.values, "not_after": time.time() + 600}
+    spool.claim(attempts, name, json.dumps(body))
+    argv = [sys.executable, "-m", "deployments.agent.runner", str(attempts / name)]
+    argv += ["--config", str(serving.config_path)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    runner = subprocess.Popen(argv, env=env, start_new_session=True)
+    until(lambda: serving.own.now().get("progress") and serving.own.members(), 30)
+    keeper = serving.own.place.keeper
+    assert processes.stat(keeper).sid != processes.stat(runner.pid).sid
+    (attempts / name / "cancel").touch()
+    assert runner.wait(60) == 0
+    told = [line.split("\t", 2)[2] for line in (attempts / name / "lines").read_text().splitlines()]
+    assert json.loads(told[-1])["state"] == "cancelled"
+    assert not serving.own.members() and not serving.own.is_kept() and serving.own.place.wish == "stop"
+    assert (serving.own.folder / "engine.log").exists() and API_KEY not in "\n".join(told)
 
 
 def test_what_an_earlier_start_printed_is_no_reason_of_this_one(serving):
@@ -260,6 +285,18 @@ def test_links_between_nodes_are_looked_at_before(serving, link, code):
         assert "ports of these NPUs are down: 0000:C1:00.0" in serving.reason[1]
     serving.attempt()
     assert serving.step("look", **several, interface="no-such0") == 1 and "no network interface" in serving.reason[1]
+
+
+def test_an_npu_that_goes_while_it_starts_ends_the_start_in_words(serving):
+    serving.npus()
+    npu = {**NPU, "npus": ["0000:C1:00.0"]}
+    assert serving.step("look", **npu) == serving.step("put", **npu) == 0
+    serving.npus("0000:C1:00.0", "0000:C9:00.0")
+    assert serving.step("start", **npu) == 0
+    assert serving.step("await_ready", **npu) == 1
+    assert "npu-smi does not list NPU 0000:C1:00.0 now" in serving.reason[1]
+    assert "started again" not in serving.reason[1] and "重新启动" not in serving.reason[0]
+    assert serving.step("settle", **npu) == 0 and not serving.own.is_kept()
 
 
 def test_npus_are_not_guessed_where_npu_smi_does_not_tell(serving):

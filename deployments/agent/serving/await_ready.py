@@ -4,6 +4,7 @@ What its keeper says (`now.json`) is passed on as lines and items. It ends early
 the keeper gives up; a node that only computes for another is ready when it has lived for a moment.
 """
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +22,9 @@ ALONE_S = 30.0  # so long nobody may keep it
 REST_S = 2.0
 TRIES = 2
 LIVES_S = 15.0  # a node that only computes for another
+AGAIN = re.compile(
+    r" (?:It is started again in [0-9.]+ s\.|[0-9.]+ 秒后重新启动。)$"
+)  # by its keeper; not after we stop it
 FACTS = {
     "version": Text("vLLM 版本", "Version of vLLM"),
     "weights_gb": Text("权重 GB", "Weights, GB"),
@@ -124,7 +128,7 @@ def failed(own: Engine, now: Mapping[str, Any], *, gone: bool = False) -> Stoppe
     if known := found_in(own, died=True):
         return Stopped(*known)
     if why := pair(now.get("reason")):
-        return Stopped(*why)
+        return Stopped(AGAIN.sub("", why.zh), AGAIN.sub("", why.en))
     if gone:
         return Stopped(
             "看护引擎的程序已不在，引擎没有就绪。请查看引擎日志，再重试。",
