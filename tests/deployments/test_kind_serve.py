@@ -253,7 +253,8 @@ def test_with_data_parallel_each_node_knows_its_rank_and_only_the_first_answers(
     for words in (first, second):
         assert words[words.index("--data-parallel-address") + 1] == "192.0.2.1"
         assert words[words.index("--data-parallel-size-local") + 1] == "2"
-    assert "--headless" not in first and "--port" in first
+    assert "--headless" not in first and "--port" in first and first[2] == command.MODULE
+    assert second[:5] == ["python", "-m", "vllm.entrypoints.cli.main", "serve", "/m"] and "--model" not in second
     assert "--headless" in second and second[second.index("--data-parallel-start-rank") + 1] == "2"
     env = command.environment(*over(1, **moe))
     assert env["HCCL_IF_IP"] == "192.0.2.2" and env["GLOO_SOCKET_IFNAME"] == "eth0"

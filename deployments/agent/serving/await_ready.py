@@ -21,7 +21,7 @@ EVERY_S = 0.25
 ALONE_S = 30.0  # so long nobody may keep it
 REST_S = 2.0
 TRIES = 2
-LIVES_S = 15.0  # a node that only computes for another
+LIVES_S = 45.0  # a node that only computes for another
 AGAIN = re.compile(
     r" (?:It is started again in [0-9.]+ s\.|[0-9.]+ 秒后重新启动。)$"
 )  # by its keeper; not after we stop it
