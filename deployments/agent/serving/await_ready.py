@@ -86,7 +86,7 @@ def work(ask: Ask, config: Config) -> int:
         now, at = own.now(), time.monotonic()
         teller.tell(now)
         state = now.get("state")
-        if _lives(own, began) if ask.is_follower else state == "ready":
+        if _lives(own, now) if ask.is_follower else state == "ready":
             program.say(f"就绪，用时 {at - began:.0f} 秒。", f"Ready after {at - began:.0f} s.")
             _rest(own, teller)
             return 0
@@ -117,10 +117,10 @@ def _rest(own: Engine, teller: Teller) -> None:
         teller.tell(own.now())
 
 
-def _lives(own: Engine, began: float) -> bool:
-    """Whether the engine of a node that answers nobody has lived for a while."""
-    started = own.leader()
-    return time.monotonic() - began >= LIVES_S and bool(started and own.members())
+def _lives(own: Engine, now: Mapping[str, Any]) -> bool:
+    """Whether the engine of a node that answers nobody has lived for a while since its newest start."""
+    at = now.get("started_at")
+    return isinstance(at, (int, float)) and time.time() - at >= LIVES_S and bool(own.leader() and own.members())
 
 
 def failed(own: Engine, now: Mapping[str, Any], *, gone: bool = False) -> Stopped:
