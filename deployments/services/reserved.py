@@ -142,7 +142,7 @@ def taken(server: Server, npu: str, holder: Held) -> Conflict:
     return Conflict(
         _("NPU %(npu)s of %(server)s is kept for %(holder)s.")
         % {"npu": npu, "server": server.name, "holder": pick(holder.words())},
-        _("Choose other NPUs, wait until the hold ends, or end it on the page Holds.")
+        _("Choose other NPUs, wait until the hold ends, or end it on the page NPU holds.")
         if holder.kind == "hold"
         else _("Choose other NPUs, or stop that replica first."),
         code="npu_reserved",

@@ -46,7 +46,7 @@ def _pages(word: str) -> list[dict[str, str]]:
         "fleet": gettext("Fleet"), "server": gettext("Servers"), "job": gettext("Jobs"), "table": gettext("Batches"),
         "alert": gettext("Alerts"), "queue": gettext("Queues"), "stack": gettext("Stacks"), "link": gettext("Agents"),
         "report": gettext("Campaigns"), "model": gettext("Models"), "columns": gettext("Model catalogue"),
-        "deployment": gettext("Plan for serving"), "lock": gettext("Holds"), "more": gettext("Engines of others"),
+        "deployment": gettext("Plan for serving"), "lock": gettext("NPU holds"), "more": gettext("Engines of others"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 
