@@ -45,11 +45,7 @@ from deployments.services import repoint as _repoint  # noqa: F401 - what follow
 from deployments.services import servers as switches
 from deployments.steps import Text
 from monitoring.ingest import Messages, Telemetry
-<<<<<<< HEAD
-from monitoring.services import live_state, readings
-=======
-from monitoring.services import diagnosing, readings
->>>>>>> main
+from monitoring.services import diagnosing, live_state, readings
 
 log = logging.getLogger(__name__)
 
