@@ -125,6 +125,15 @@ def test_a_job_that_waits_goes_on_waiting_while_its_npu_is_on_hold(kp, operator)
     assert second.pk in handed(kp)
 
 
+def test_who_asks_whether_a_job_would_wait_hears_of_promises(kp, chat):
+    reservations.take(replica(chat, kp), kp, [bus_id(0)])
+    found = waiting.new(kp, "hold_locks", [f"npu:{bus_id(0)}/0"])
+    assert found.why == "reserved" and found.keeper.name == "chat"
+    assert waiting.must_wait(kp, "hold_locks", [f"npu:{bus_id(0)}"], True)
+    refused(lambda: waiting.must_wait(kp, "hold_locks", [f"npu:{bus_id(0)}"], False), "replica 1 of chat")
+    assert not waiting.must_wait(kp, "hold_locks", [f"npu:{bus_id(1)}"], False)
+
+
 def at_once(count, act):
     """Call `act(n)` in so many threads at the same moment; what was raised."""
     start, errors = threading.Barrier(count), []
