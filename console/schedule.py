@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from console import alerts, own_alerts
 from console.models import ApiToken, KeptAnswer
-from deployments.services import clocks, enrol, holds, join_many, refusals, trust
+from deployments.services import clocks, engine_logs, enrol, holds, join_many, reconcile, refusals, trust
 from monitoring.models import Minute
 
 HISTORY_DAYS = 7
@@ -83,6 +83,16 @@ def judge_clocks() -> None:
     clocks.look()
 
 
+def look_at_deployments() -> int:
+    """Every deployment is compared with what is wished."""
+    return reconcile.look_at_all()
+
+
+def prune_engine_logs() -> int:
+    """Old pieces of engines' logs go."""
+    return engine_logs.prune()
+
+
 JOBS: list[tuple[str, Callable[[], object]]] = [
     ("17 * * * *", end_old_sessions),
     ("27 3 * * *", forget_failed_logins),
@@ -97,4 +107,6 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("7,37 * * * *", settle_refusals),
     ("47 3 * * *", prune_alerts),
     ("52 3 * * *", prune_join_lists),
+    ("* * * * *", look_at_deployments),
+    ("33 4 * * *", prune_engine_logs),
 ]

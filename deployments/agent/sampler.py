@@ -16,6 +16,7 @@ from deployments.agent.config import Config, begin
 from deployments.agent.engines import external, now, watch
 from deployments.agent.environment import passed_on
 from deployments.agent.fault_codes import FaultCodes
+from deployments.agent.gateways import watch as gateways
 from deployments.agent.host import HostMeter
 from deployments.agent.outbox import Outbox
 from deployments.agent.owners import Owners
@@ -79,6 +80,7 @@ class Sampler:
             **reading,
             "host": dict(self.host()),
             **self._engines(),
+            **gateways.told(self.config),
         }
 
     def _engines(self) -> dict[str, Any]:

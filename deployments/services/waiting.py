@@ -26,7 +26,8 @@ from deployments.row_locks import lock_server
 from deployments.services import reserved
 from deployments.services.reserved import Held
 
-IN_MAINTENANCE = ("check", "cleanup_look", "drivers")  # kinds that start while a server is in maintenance
+IN_MAINTENANCE = ("check", "cleanup_look", "drivers", "stop")  # kinds that start while a server is in maintenance
+WHILE_DRAINING = ("stop",)  # a server is not drained before its engines have stopped
 NPU_LOCK = reserved.NPU_LOCK
 # Why nothing starts on a server, and how a job that waits says so.
 WHY = {
@@ -84,7 +85,7 @@ def standstill(server: Server, kind: str) -> str:
         return "quarantine"
     if server.queue_paused:
         return "paused"
-    if server.draining:
+    if server.draining and kind not in WHILE_DRAINING:
         return "draining"
     return "maintenance" if server.maintenance and kind not in IN_MAINTENANCE else ""
 
