@@ -10,7 +10,7 @@ from django.utils.translation import override
 
 from console.errors import Conflict, Invalid
 from deployments.models import Hold, Job, Npu, PortLease, Replica, Reservation, Server
-from deployments.services import holds, jobs, npu_choice, ports, reservations, waiting
+from deployments.services import holds, jobs, npu_choice, ports, reservations, serve_jobs, waiting
 from tests.deployments.handed import finish, handed, kinds_of_tests  # noqa: F401
 from tests.deployments.serving_rows import bus_id, deployment, npu_server, replica
 
@@ -238,3 +238,12 @@ def test_an_address_that_nobody_knows_is_asked_for(db):
     assert refused(lambda: ports.address_of(one), "kp-7").code == "no_address"
     local = Server.objects.create(name="here", is_local=True)
     assert ports.address_of(local) == "127.0.0.1"
+
+
+def test_the_end_of_a_replica_that_is_gone_waits_for_nobody(kp, chat):
+    first, second = replica(chat, kp, npus=[bus_id(0), bus_id(1)]), replica(chat, kp, 2)
+    reservations.take(first, kp, first.npus)
+    assert serve_jobs.fill_stop(kp, {"replica": first.pk})["held"] == first.npus
+    Replica.objects.filter(pk=first.pk).update(state="failed")
+    reservations.take(second, kp, [bus_id(1)])
+    assert serve_jobs.fill_stop(kp, {"replica": first.pk})["held"] == [bus_id(0)]
