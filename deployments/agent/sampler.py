@@ -65,7 +65,7 @@ class Sampler:
             self.owners.runners |= {} if self.config.simulated else watch.sessions(self.config)
         for process in reading["processes"]:
             process |= self.owners.of(process["pid"])
-            if facts_cluster.in_pod(self.owners.proc, process["pid"]):
+            if not self.config.simulated and facts_cluster.in_pod(self.owners.proc, process["pid"]):
                 process["pod"] = True
         codes = self.fault_codes.of(reading["npus"])
         for npu in reading["npus"]:

@@ -21,7 +21,7 @@ from deployments.agent import signing
 from deployments.models import Attempt, Job, JobState, Replica, Server
 from deployments.models.deployment import GONE
 from deployments.models.job import ENDED
-from deployments.services import filling, jobs, stacks, told
+from deployments.services import filling, jobs, reserved, stacks, told
 from deployments.serving import nodes as serving_nodes
 from deployments.serving import settings as serving_settings
 from deployments.serving.fields import Settings
@@ -243,7 +243,7 @@ def fill_stop(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     return {
         "deployment": replica.deployment.name,
         "npus": part.npus,
-        "held": [name for name in part.npus if name.partition("/")[0].upper() not in server.cordons],
+        "held": _may_hold(server, replica, part.npus),
         "device": str(replica.revision.settings.get("device", "npu")),
         "address": part.address or replica.address,
         "port": replica.port,
@@ -251,6 +251,14 @@ def fill_stop(server: Server, params: dict[str, Any]) -> dict[str, Any]:
         "family": server.family[:40],
         "drain_s": replica.deployment.drain_s,
     }
+
+
+def _may_hold(server: Server, replica: Replica, names: list[str]) -> list[str]:
+    """Those that are neither cordoned nor, since this replica is gone, promised to somebody else: its end must wait
+    for none of them."""
+    kept, mine = reserved.of(server), f"engine:{replica.pk}"
+    free = [name for name in names if name.partition("/")[0].upper() not in server.cordons]
+    return [name for name in free if reserved.in_the_way(kept, [mine, f"{reserved.NPU_LOCK}{name}"]) is None]
 
 
 def ran_by(replica: Replica, server: Server) -> str:

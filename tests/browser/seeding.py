@@ -11,7 +11,7 @@ import time
 import zlib
 from datetime import timedelta
 
-from tests.browser import seeding_models
+from tests.browser import seeding_holds, seeding_models
 from tests.browser.seeded_artifacts import model_told, models, no_models
 from tests.browser.seeded_deployments import deployment_moved, deployments, no_deployments
 from tests.browser.seeded_evaluations import evaluated
@@ -371,6 +371,7 @@ ALL = (
     reset, told, models, model_told, no_models, quantizable, servable, deployments, no_deployments, deployment_moved,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in (*ALL, seeding_models.model_looked, seeding_models.uploads)}
+CALLS |= {one.__name__: one for one in (seeding_holds.held, seeding_holds.none_held)}
 
 
 def main():
