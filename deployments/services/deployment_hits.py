@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.models import SERVING
-from deployments.services import deployments, revisions, scaling
+from deployments.services import deployments, engine_figures, revisions, scaling
 from deployments.services.deployment_page import Line, Page
 
 
@@ -38,8 +38,8 @@ class Hit:
 
     @property
     def requests(self) -> int | None:
-        """How many run now on what is hit; None where that is not known of one that serves."""
-        serving = [line for line in self.lines if line.replica.state in SERVING]
+        """How many run now on what is hit; None where that is not known of one that answers."""
+        serving = [line for line in self.lines if line.replica.state in engine_figures.ANSWERING]
         if any(line.figures.running is None or line.figures.overdue_since for line in serving):
             return None
         return sum(line.running for line in serving)

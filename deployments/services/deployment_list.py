@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
-from django.db.models.fields.json import KeyTextTransform
+from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Coalesce
 
 from deployments.models import GONE, SERVING, Deployment, ExternalEngine, Replica, ReplicaState
@@ -178,7 +178,7 @@ def found(filters: Filters) -> QuerySet[Deployment]:
         key, has_value, value = filters.label.partition("=")
         rows = rows.filter(labels__has_key=key)
         if has_value:
-            rows = rows.annotate(label_value=KeyTextTransform(key, "labels")).filter(label_value=value)
+            rows = rows.annotate(label_value=KeyTransform(key, "labels")).filter(label_value=value)
     return _in_state(rows, filters.state) if filters.state else rows
 
 
@@ -193,8 +193,8 @@ def _in_state(rows: QuerySet[Deployment], state: str) -> QuerySet[Deployment]:
         return rows.filter(idle, there if state == "stopping" else ~there)
     rows = rows.exclude(idle)
     if state == "rolling_out":
-        return rows.exclude(rollout=None)
-    rows = rows.filter(rollout=None).annotate(serving=Count("replica_set", filter=Q(replica_set__state__in=SERVING)))
+        return rows.filter(rollout__isnull=False)
+    rows = rows.filter(rollout__isnull=True).annotate(serving=Count("replica_set", filter=Q(replica_set__state__in=SERVING)))
     ill = Exists(every.filter(state=ReplicaState.DEGRADED))
     failed = Exists(every.filter(state=ReplicaState.FAILED, ended_at__gte=Coalesce(OuterRef("tried_at"), OuterRef("created_at"))))
     gone = Q(failed, ~there)
