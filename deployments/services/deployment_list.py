@@ -10,7 +10,16 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Coalesce
 
-from deployments.models import GONE, SERVING, Deployment, ExternalEngine, Replica, ReplicaState
+from deployments.models import (
+    GONE,
+    SERVING,
+    Artifact,
+    Deployment,
+    ExternalEngine,
+    Replica,
+    ReplicaState,
+    Server,
+)
 from deployments.services import deployment_json, engine_figures
 
 PAGE = 50
@@ -219,6 +228,18 @@ def _words(text: str) -> Q:
             | Q(revision__settings__served_model_name__icontains=word)
         )
     return wanted
+
+
+def of_model(artifact: Artifact) -> list[Line]:
+    """Deployments whose present revision serves that model."""
+    rows = Deployment.objects.present().filter(revision__artifact=artifact)
+    return lines(list(rows.select_related("revision__artifact", "gateway").order_by("name")[:PAGE]))
+
+
+def on_server(server: Server) -> list[Replica]:
+    """Replicas that hold something of that server, those of several servers too; deployment and revision at hand."""
+    here = Replica.objects.there().filter(Q(server=server) | Q(reservations__server=server)).distinct()
+    return list(here.select_related("deployment", "revision").order_by("deployment__name", "n")[:PAGE])
 
 
 def external_count() -> int:

@@ -348,3 +348,14 @@ def test_a_replica_without_a_log_has_its_page(olga, whole):
 def test_the_search_finds_deployments(olga, whole):
     found = olga.get("/palette.json?q=qwen3-32").json()
     assert "/deployments/qwen3-32b/" in str(found)
+
+
+def test_the_page_of_a_server_shows_the_replicas_that_hold_something_of_it(olga, whole):
+    page = text_of(olga.get("/servers/kp-02/"))
+    assert "Replicas on this server" in page and "/deployments/qwen3-32b/replicas/3/log" in page
+    assert "/deployments/qwen3-32b/replicas/1/log" not in page
+
+
+def test_the_page_of_a_model_shows_what_serves_it(olga, whole):
+    model = Deployment.objects.get(name="qwen3-32b").revision.artifact
+    assert "Deployments that serve it" in text_of(olga.get(f"/models/{model.pk}/"))
