@@ -33,7 +33,10 @@ PLACES = [
         "monitoring:server-list",
         gettext_noop("Servers"),
         "server",
-        ("monitoring:server", "deployments:join", "deployments:server", "deployments:key", "deployments:change"),
+        (
+            "monitoring:server", "deployments:join", "deployments:server", "deployments:key", "deployments:change",
+            "deployments:hold", "deployments:engine",
+        ),
     ),
     (
         "deployments:deployment-list",
@@ -47,7 +50,7 @@ PLACES = [
     ("deployments:model-list", gettext_noop("Models"), "model", ("deployments:model", "deployments:serving")),
     ("monitoring:alert-list", gettext_noop("Alerts"), "alert", ("monitoring:alert",)),
     ("monitoring:stack-list", gettext_noop("Stacks"), "stack", ("monitoring:stack", "deployments:stack")),
-]
+]  # fmt: skip
 
 FOR_OPERATORS = ("queue",)
 

@@ -46,7 +46,7 @@ from deployments.services import repoint as _repoint  # noqa: F401 - what follow
 from deployments.services import servers as switches
 from deployments.steps import Text
 from monitoring.ingest import Messages, Telemetry
-from monitoring.services import diagnosing, readings
+from monitoring.services import diagnosing, live_state, readings
 
 log = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ class Ingest:
 
     def _load_servers(self) -> None:
         servers = list(Server.objects.present().order_by("id").defer("facts", "notes"))
-        self.telemetry.know(servers)
+        self.telemetry.know(servers, live_state.held_now())
         self.telemetry.engines.know()
         for server in servers:
             self.log_cursors.setdefault(server.pk, server.logs_cursor)

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from console import alerts, own_alerts
 from console.models import ApiToken, KeptAnswer
-from deployments.services import clocks, engine_logs, enrol, join_many, reconcile, refusals, trust
+from deployments.services import clocks, engine_logs, enrol, holds, join_many, reconcile, refusals, trust
 from monitoring.models import Minute
 
 HISTORY_DAYS = 7
@@ -73,6 +73,11 @@ def tell_whom_to_trust() -> int:
     return trust.tell(trust.behind())
 
 
+def end_holds() -> int:
+    """Holds of NPUs whose time is over end, with a notice."""
+    return holds.end_due()
+
+
 def judge_clocks() -> None:
     """Servers whose clock is wrong are alerted, and no longer when it is right again."""
     clocks.look()
@@ -96,6 +101,7 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("47 * * * *", prune_answers),
     ("57 * * * *", forget_gone_servers),
     ("13 * * * *", own_alerts.look),
+    ("* * * * *", end_holds),
     ("*/5 * * * *", judge_clocks),
     ("23 * * * *", tell_whom_to_trust),
     ("7,37 * * * *", settle_refusals),

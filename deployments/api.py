@@ -24,6 +24,7 @@ from deployments.inventory_api import router as inventory_router
 from deployments.model_api import router as model_router
 from deployments.models import Attempt, Job, JobState
 from deployments.models_in_api import router as models_in_router
+from deployments.placement_api import router as placement_router
 from deployments.quantize_api import router as quantize_router
 from deployments.services import approvals, approving, jobs, logs, package_sources, stacks, waiting, wheel_bundles
 from deployments.serving_api import router as serving_router
@@ -41,6 +42,7 @@ router.add_router("", model_router)
 router.add_router("", models_in_router)
 router.add_router("", serving_router)
 router.add_router("", deployment_router)
+router.add_router("", placement_router)
 
 
 class NewJob(Strict):

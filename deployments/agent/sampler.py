@@ -13,6 +13,7 @@ from typing import Any
 
 from deployments.agent import devices, facts, spool
 from deployments.agent.config import Config, begin
+from deployments.agent.engines import external, now
 from deployments.agent.environment import passed_on
 from deployments.agent.host import HostMeter
 from deployments.agent.outbox import Outbox
@@ -44,6 +45,7 @@ class Sampler:
         self.env = {**passed_on(), "LC_ALL": "C", **config.env}
         self.host = host or HostMeter(config.root / "proc", config.state_dir).read
         self.owners = Owners(config)
+        self.external = external.Finder(config, self.owners)
         self.seq = int(time.time())
         self.told = ""
         self.told_at = 0.0
@@ -67,7 +69,15 @@ class Sampler:
             "simulated": self.config.simulated,
             **reading,
             "host": dict(self.host()),
+            **self._engines(),
         }
+
+    def _engines(self) -> dict[str, Any]:
+        """{"engines"}, how each of ours is, and now and then {"external"}, those that somebody else started."""
+        if self.config.simulated:
+            return {}
+        found = self.external.take()
+        return {"engines": now.every(self.config), **({} if found is None else {"external": found})}
 
     def facts(self) -> dict[str, Any]:
         """One "facts" message."""

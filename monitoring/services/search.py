@@ -37,6 +37,8 @@ PAGES = (
     ("deployments:model-list", "model", "models artifacts 模型 moxing"),
     ("deployments:model-catalogue", "columns", "model catalogue 模型目录 moxingmulu"),
     ("deployments:serving-plan", "settings", "plan fit serving 规划 部署规划 guihua"),
+    ("deployments:hold-list", "lock", "holds reserved 保留 占用 baoliu zhanyong"),
+    ("deployments:engine-list", "more", "engines external vllm mindie 外部引擎 waibuyinqing"),
     ("monitoring:stack-list", "stack", "stacks 软件栈 ruanjianzhan"),
 )
 
@@ -47,6 +49,7 @@ def _pages(word: str) -> list[dict[str, str]]:
         "alert": gettext("Alerts"), "queue": gettext("Queues"), "stack": gettext("Stacks"), "link": gettext("Agents"),
         "report": gettext("Campaigns"), "model": gettext("Models"), "columns": gettext("Model catalogue"),
         "deployment": gettext("Deployments"), "settings": gettext("Plan for serving"),
+        "lock": gettext("Holds"), "more": gettext("Engines of others"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 

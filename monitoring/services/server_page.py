@@ -7,6 +7,8 @@ from typing import Any
 
 from django.utils.translation import gettext, gettext_noop
 
+from console.language import pick
+from deployments.services.reserved import Held
 from monitoring.services import live_state
 from monitoring.services.fleet_page import error_words, job_of
 from monitoring.services.live_state import Now
@@ -26,7 +28,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Tile:
-    """One NPU. `key` is "<npu>.<chip>", under which scripts find it; `index` is its place in the order printed."""
+    """One NPU. `key` is "<npu>.<chip>", under which scripts find it; `index` is its place in the order printed. `held`
+    is whom it is promised to, as reserved.Held tells it."""
 
     index: int
     key: str
@@ -37,6 +40,8 @@ class Tile:
     occupancy: str
     memory: str
     cordon: Mapping[str, str] | None = None
+    held: Mapping[str, Any] | None = None
+    held_words: str = ""
 
 
 @dataclass(frozen=True)
@@ -67,8 +72,16 @@ def tiles(now: Now, cordons: Mapping[str, Mapping[str, str]] | None = None) -> l
         faulty, parts = live_state.is_faulty(npu), memory_parts(npu, held)
         names = list(dict.fromkeys(holder(process, now["holders"], short=True) for process in held))
         cordon = (cordons or {}).get(str(npu["bus_id"] or "").upper())
-        made.append(Tile(index, key_of(npu), npu, faulty, parts, names, word, memory_word(npu), cordon))
+        promise = npu.get("held")
+        more = (cordon, promise, held_words(promise) if promise else "")
+        made.append(Tile(index, key_of(npu), npu, faulty, parts, names, word, memory_word(npu), *more))
     return made
+
+
+def held_words(held: Mapping[str, Any]) -> str:
+    """ "replica 2 of chat", "vision until 2026-12-01 18:00:00 +08:00"."""
+    until = datetime.fromisoformat(held["until"]) if held.get("until") else None
+    return pick(Held(held["kind"], held["id"], held["name"], held["n"], until).words())
 
 
 def key_of(npu: Mapping[str, Any]) -> str:
