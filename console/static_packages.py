@@ -45,5 +45,5 @@ class PackagedScripts(BaseFinder):
 
     def list(self, ignore_patterns: Any) -> Iterator[tuple[str, Storage]]:
         for name, (folder, file) in self.found.items():
-            if not matches_patterns(file, ignore_patterns or []):
+            if not matches_patterns(file, ignore_patterns or ()):  # whitenoise gives None
                 yield file, OneFile(name, folder)

@@ -15,6 +15,7 @@ from deployments import kinds
 from deployments.agent_api import router as agent_router
 from deployments.asked import Strict, find_server, user_of
 from deployments.batch_api import router as batch_router
+from deployments.benchmark_api import router as benchmark_router
 from deployments.campaign_api import router as campaign_router
 from deployments.deployment_api import router as deployment_router
 from deployments.evaluation_api import router as evaluation_router
@@ -31,6 +32,7 @@ from deployments.serving_api import router as serving_router
 
 router = Router(tags=["jobs"])
 router.add_router("", batch_router)
+router.add_router("", benchmark_router)
 router.add_router("", campaign_router)
 router.add_router("", inventory_router)
 router.add_router("", agent_router)

@@ -24,7 +24,8 @@ from deployments.models import Attempt, Benchmark, Deployment, Gateway, Job, Rep
 from deployments.models.deployment import SERVING
 from deployments.models.job import ENDED
 from deployments.services import filling, jobs, stacks, told
-from deployments.serving import bench
+from deployments.serving import bench, command
+from deployments.serving import settings as serving_settings
 from deployments.serving.bench import Point, Targets, Verdict
 from deployments.steps import BadParams, read_params
 
@@ -164,7 +165,7 @@ def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
             _("Choose a replica that is ready."),
             code="no_replica",
         )
-    url, sealed = f"http://{_host(replica.address)}:{replica.port}", _sealed(server, replica.deployment.api_key)
+    url, sealed = f"http://{host_of(replica.address)}:{replica.port}", _sealed(server, replica.deployment.api_key)
     if params.get("through") == "gateway":
         gateway = gateway_of(replica.deployment)
         if gateway is None:
@@ -173,16 +174,31 @@ def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
                 _("Start its gateway, or measure a replica."),
                 code="no_gateway",
             )
-        url, sealed = f"http://{_host(gateway.address)}:{gateway.port}", str(params.get("sealed_key", ""))
-    served = replica.revision.settings.get("served_model_name") or replica.deployment.name
-    found = {"deployment": replica.deployment_id, "base_url": url, "model": served, "tokenizer": replica.path,
-             "sealed": sealed, "stacks": stacks.row_of(server).has.root, "device": _device(replica),
-             "context": context_of(replica)}  # fmt: skip
+        url, sealed = f"http://{host_of(gateway.address)}:{gateway.port}", str(params.get("sealed_key", ""))
+    found = {
+        "deployment": replica.deployment_id,
+        "base_url": url,
+        "model": served_name(replica),
+        "tokenizer": replica.path,
+        "sealed": sealed,
+        "stacks": stacks.row_of(server).has.root,
+        "device": _device(replica),
+        "context": context_of(replica),
+    }
     check({**params, **found})
     return found
 
 
-def _host(address: str) -> str:
+def served_name(replica: Replica) -> str:
+    """What requests name as their model."""
+    try:
+        return command.name(serving_settings.read(replica.revision.settings), replica.path)
+    except BadParams:
+        return str(replica.revision.settings.get("served_model_name") or replica.deployment.name)
+
+
+def host_of(address: str) -> str:
+    """As it stands in a URL."""
     return f"[{address}]" if ":" in address else address
 
 
