@@ -76,7 +76,7 @@ def of_scale(page: Page, replicas: int) -> Hit:
     starts = [(row["server"], row["npus"]) for row in found["starts"]]
     return Hit(
         _lines(page, [row["n"] for row in found["stops"]]), starts=starts, lacking=found["lacking"],
-        why_not=found["why_not"], ends=replicas == 0 and page.serving > 0, away_s=revisions.last_start_s(page.deployment),
+        why_not=found["why_not"], ends=replicas == 0 and page.serving > 0,
     )  # fmt: skip
 
 

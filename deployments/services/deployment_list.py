@@ -203,9 +203,13 @@ def _in_state(rows: QuerySet[Deployment], state: str) -> QuerySet[Deployment]:
     rows = rows.exclude(idle)
     if state == "rolling_out":
         return rows.filter(rollout__isnull=False)
-    rows = rows.filter(rollout__isnull=True).annotate(serving=Count("replica_set", filter=Q(replica_set__state__in=SERVING)))
+    rows = rows.filter(rollout__isnull=True).annotate(
+        serving=Count("replica_set", filter=Q(replica_set__state__in=SERVING))
+    )
     ill = Exists(every.filter(state=ReplicaState.DEGRADED))
-    failed = Exists(every.filter(state=ReplicaState.FAILED, ended_at__gte=Coalesce(OuterRef("tried_at"), OuterRef("created_at"))))
+    failed = Exists(
+        every.filter(state=ReplicaState.FAILED, ended_at__gte=Coalesce(OuterRef("tried_at"), OuterRef("created_at")))
+    )
     gone = Q(failed, ~there)
     wanted = {
         "ready": Q(~ill, serving__gte=F("replicas")),

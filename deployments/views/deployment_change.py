@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from console.errors import ConsoleError, Invalid
+from deployments.forms import FULL
 from deployments.models import Artifact, Deployment
 from deployments.services import deployment_hits, deployment_page, model_changes, revisions, settings_form, wizard
 from deployments.services.settings_form import Typed
@@ -39,7 +40,7 @@ def deployment_change(request: HttpRequest, name: str) -> HttpResponse:
 def _typed(deployment: Deployment, given: QueryDict) -> Typed:
     """A sent form says all; an address that names single settings says what differs from now."""
     typed, now = settings_form.read(given), deployment.revision.settings if deployment.revision else {}
-    if settings_form.FULL in given:
+    if FULL in given:
         return typed
     data = {**now, **typed.data}
     return Typed(data, {**settings_form.refusals(data), **typed.problems}, typed.heard)
@@ -47,7 +48,7 @@ def _typed(deployment: Deployment, given: QueryDict) -> Typed:
 
 def _context(deployment: Deployment, given: QueryDict, typed: Typed) -> dict[str, Any]:
     present = deployment.revision.artifact if deployment.revision else None
-    artifact = model_changes.find_given(given["artifact"]) if given.get("artifact") else present
+    artifact = model_changes.find_given(str(given["artifact"])) if given.get("artifact") else present
     how = given.get("how", "") or revisions.HOWS[0]
     context: dict[str, Any] = {
         "deployment": deployment, "artifact": artifact, "present": present, "given": given, "how": how,
