@@ -136,7 +136,8 @@ def whole():
     coming = replica(big, 5, three, "loading", (4, 5, 6, 7), why=why,
                      progress={"what": ["加载权重", "loading weights"], "done": 12, "of": 37})  # fmt: skip
     big.rollout = {"why": "revision", "phase": "rest", "to": 3, "from": 2, "how": "in_place", "of": 5, "by": "olga",
-                   "since": _later(-600).isoformat(), "paused": False, "reason": None, "now": None, "left": []}  # fmt: skip
+                   "since": _later(-600).isoformat(), "paused": False, "reason": None, "now": None,
+                   "left": []}  # fmt: skip
     big.save()
     log(coming, lines=[STARTED, ("o", "INFO vLLM version 0.23.0"), LOADING, ("e", "WARNING slow disk")])
     ill = deployment("glm-4-9b", artifact("GLM-4-9B"), replicas=1)
