@@ -6,12 +6,12 @@ from deployments.views import (
     batch_pages,
     campaign_pages,
     cleanup,
-    deployment_change,
     deployment_changes,
     deployment_pages,
     drivers,
     engines,
     evaluation_pages,
+    gateways,
     holds,
     job_changes,
     job_detail,
@@ -32,6 +32,7 @@ from deployments.views import (
     stack_changes,
     stack_jobs,
     wizard,
+    wizard_change,
 )
 
 app_name = "deployments"
@@ -100,6 +101,7 @@ urlpatterns = [
     path("join/<str:token>/problem", joining.problem, name="join-problem"),
     path("models/", model_pages.model_list_page, name="model-list"),
     path("models/catalogue/", model_pages.model_catalogue_page, name="model-catalogue"),
+    path("deployments/<slug:name>/change", wizard_change.deployment_change, name="deployment-change"),
     path("deployments/new", wizard.deployment_new, name="deployment-new"),
     path("models/plan/", serving_pages.serving_plan, name="serving-plan"),
     path("models/scan", model_changes.model_scan, name="model-scan"),
@@ -145,7 +147,6 @@ urlpatterns = [
     path("jobs/<int:pk>/evaluation", evaluation_pages.job_evaluation, name="job-evaluation"),
     path("deployments/", deployment_pages.deployment_list_page, name="deployment-list"),
     path("deployments/<slug:name>/", deployment_pages.deployment_detail, name="deployment-detail"),
-    path("deployments/<slug:name>/change", deployment_change.deployment_change, name="deployment-change"),
     path("deployments/<slug:name>/scale", deployment_changes.deployment_scale, name="deployment-scale"),
     path("deployments/<slug:name>/schedule", deployment_changes.deployment_schedule_page, name="deployment-schedule"),
     path("deployments/<slug:name>/stop", deployment_changes.deployment_stop, name="deployment-stop"),
@@ -167,4 +168,10 @@ urlpatterns = [
     path("servers/<slug:name>/queue/pause", server_switches.queue_pause, name="server-queue-pause"),
     path("servers/<slug:name>/queue/resume", server_switches.queue_resume, name="server-queue-resume"),
     path("servers/<slug:name>/maintenance", server_switches.maintenance, name="server-maintenance"),
+    path("gateways/", gateways.gateway_list, name="gateway-list"),
+    path("gateways/keys/", gateways.key_page, name="gateway-keys"),
+    path("gateways/keys/usage.csv", gateways.usage_csv, name="gateway-usage-csv"),
+    path("gateways/keys/<int:pk>/revoke", gateways.key_revoke, name="gateway-key-revoke"),
+    path("gateways/<slug:name>/", gateways.gateway_detail, name="gateway-detail"),
+    path("gateways/<slug:name>/remove", gateways.gateway_remove, name="gateway-remove"),
 ]

@@ -62,10 +62,10 @@ def _program(words: list[str], step: Step, scene: Scene, fault: str) -> Act:
         return acts_env.pip(scene, words[0], words[3:], step, fault)
     if words[:2] == [PYTHON, "-m"] and words[2] in acts_evaluate.NAMES:
         return acts_evaluate.of(words[2], words[3:], step.env)
-    if words[:3] == [PYTHON, "-m", acts_benchmark.NAME]:
-        return acts_benchmark.of(words[3:])
     if words[:2] == [PYTHON, "-m"] and words[2].startswith(acts_serve.OWN):
         return acts_serve.of(words[2], words[3:], step.env, scene, fault)
+    if words[:3] == [PYTHON, "-m", acts_benchmark.NAME]:
+        return acts_benchmark.of(words[3:])
     if words[:2] == [PYTHON, "-m"]:
         return _module(words[2], words[3:], scene, step.env.get(HELD, ""))
     if words[:1] == ["npu-smi"]:

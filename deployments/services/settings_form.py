@@ -269,14 +269,19 @@ def _env_inputs(data: Mapping[str, Any], problems: Mapping[str, str]) -> Iterato
 
 def query(data: Mapping[str, Any]) -> str:
     """The settings as words of an address that `read` understands."""
-    pairs: dict[str, str] = {}
+    return urlencode(pairs(data))
+
+
+def pairs(data: Mapping[str, Any]) -> dict[str, str]:
+    """The same as names and values of a form."""
+    made: dict[str, str] = {}
     for name, value in data.items():
         if name == "additional":
-            pairs[PREFIX + name] = json.dumps(value, separators=(",", ":"))
+            made[PREFIX + name] = json.dumps(value, separators=(",", ":"))
         elif name == "env":
-            pairs[PREFIX + name] = "\n".join(f"{key}={one}" for key, one in value.items())
+            made[PREFIX + name] = "\n".join(f"{key}={one}" for key, one in value.items())
         elif isinstance(value, bool):
-            pairs[PREFIX + name] = "1" if value else "0"
+            made[PREFIX + name] = "1" if value else "0"
         else:
-            pairs[PREFIX + name] = _shown(name, value)
-    return urlencode(pairs)
+            made[PREFIX + name] = _shown(name, value)
+    return made

@@ -2,35 +2,30 @@
 them, the exact command. Page and REST ask here; nothing is changed but by `start`."""
 
 import dataclasses
-import importlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.utils.translation import gettext as _
-
-from console import audit
-from console.errors import Invalid, NotAllowed
+from console.errors import ConsoleError
 from console.language import pick
 from console.models import User
 from deployments.models import Artifact, Deployment
-from deployments.services import model_catalogue, model_gate, settings_form, stacks
+from deployments.services import deployments, model_catalogue, model_gate, placement, settings_form, stacks
 from deployments.services.serving_hardware import Hardware
 from deployments.serving import command, planner, settings
 from deployments.serving.command import Place
+from deployments.serving.placing import Candidate
 from deployments.serving.planner import Plan, Wish
 from deployments.serving.setting_problems import of_memory
 from deployments.serving.settings import Settings
 from deployments.serving.spec import Spec, Unknown, completed, from_summary
-from deployments.steps import Text
 
-__all__ = ["Card", "Trial", "cards", "problems", "propose", "settings_form", "start"]
+__all__ = ["Card", "Trial", "cards", "look", "problems", "propose", "settings_form", "start", "taken"]
 
 TINY_MB = 1024  # below it a model is computed in 32 bits on a CPU
 CPU_CONTEXT = 2048
 MOST_CARDS = 3
-MOST_REASON = 450
 FIRST_PORT = 18_000
 # What a plan decides: taking another one replaces these and keeps the rest.
 PLANNED = (
@@ -60,7 +55,8 @@ class Trial:
     replicas: int
     servers: tuple[str, ...]
     spread: str
-    candidates: tuple[Any, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+    why: ConsoleError | None = None
 
 
 # ---------- model ----------
@@ -100,6 +96,7 @@ def cards(spec: Spec, hardware: Sequence[Hardware], wish: Mapping[str, Any], *, 
         asked = Wish(
             family=kind.family, hbm_mb=kind.hbm_mb, npus=kind.npus, group=kind.group,
             max_model_len=wish.get("max_model_len") or None, concurrency=wish.get("concurrency") or None,
+            servers=len(kind.servers),
         )  # fmt: skip
         for m, plan in enumerate(planner.make(spec, asked).plans):
             made.append(Card(f"{n}-{m}", plan, kind, propose(spec, plan, kind)))
@@ -196,18 +193,16 @@ def example(read: Settings, path: str, address: str = "127.0.0.1") -> dict[str, 
 # ---------- where ----------
 
 
-def _part(name: str) -> Any:
-    """A service that is looked up when it is needed."""
-    return importlib.import_module(f"deployments.services.{name}")
-
-
 def look(trial: Trial) -> Trial:
-    """With every server judged, best first. Settings that cannot be read leave it as it is."""
+    """With every server judged, best first. Settings that cannot be read leave it as it is; why placement refuses them
+    as a whole is `why`."""
     if settings_form.refusals(trial.data):
         return trial
-    found = _part("placement").look(
-        settings.read(trial.data), trial.artifact, servers=list(trial.servers) or None, spread=trial.spread
-    )
+    read = settings.read(trial.data)
+    try:
+        found = placement.look(read, trial.artifact, servers=list(trial.servers) or None, spread=trial.spread)
+    except ConsoleError as error:
+        return dataclasses.replace(trial, why=error)
     return dataclasses.replace(trial, candidates=tuple(found))
 
 
@@ -219,29 +214,7 @@ def start(trial: Trial, name: str, *, by: User, note: str = "", reason: str = ""
 
     Raises ConsoleError.
     """
-    if not by.may("operator"):
-        raise NotAllowed(
-            _("%(user)s may look but not change anything.") % {"user": by.username},
-            _("Ask an administrator for the role operator."),
-        )
-    asked = gate_asks(trial.artifact)
-    reason = " ".join(reason.split())
-    if asked and not 0 < len(reason) <= MOST_REASON:
-        raise Invalid(
-            _("%(model)s was not proved by an evaluation.") % {"model": trial.artifact.name},
-            _("Evaluate it first, or say in at most %(most)s characters why it may be deployed all the same.")
-            % {"most": MOST_REASON},
-            code="not_proved",
-        )
-    words = f"{_('Not proved, deployed all the same:')} {reason}" if asked else ""
-    made: Deployment = _part("deployments").create(
-        name, trial.artifact, settings.as_json(settings.read(trial.data)), by=by, replicas=trial.replicas,
-        servers=list(trial.servers), spread=trial.spread, note=" ".join(filter(None, [note.strip(), words]))[:500],
+    return deployments.create(
+        name, trial.artifact, trial.data, by=by, replicas=trial.replicas, servers=trial.servers, spread=trial.spread,
+        note=note.strip(), unproved=" ".join(reason.split()) if gate_asks(trial.artifact) else "",
     )  # fmt: skip
-    if asked:
-        audit.record(by, "deployment.gate_overridden", made, artifact=trial.artifact.pk, gate=asked, reason=reason)
-    return made
-
-
-def goals(card: Card) -> list[Text]:
-    return [planner.GOALS[goal] for goal in card.plan.goals] if card.plan else []

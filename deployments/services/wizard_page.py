@@ -2,14 +2,17 @@
 
 from typing import Any
 
-from deployments.models import Artifact
-from deployments.services import settings_form, stacks, wizard
+from console.errors import ConsoleError
+from deployments.models import Artifact, Deployment
+from deployments.services import revisions, settings_form, stacks, wizard
 from deployments.services.settings_form import Typed
 from deployments.services.wizard import Card, Trial
-from deployments.serving import guide_words, limits, planner, settings
+from deployments.serving import guide_words, limits, planner, settings, unit
+from deployments.serving.guide_words import Heard
 from deployments.steps import Text
 
 MOST_MODELS = 500
+UNIT, PREFIX, ACCOUNT = "eN", "/opt/ascend-console", "ascend-console"  # as the agent is installed by default
 MOST_ROWS = 40
 PARTS: dict[str, Text] = {
     "weights": Text("权重", "Weights"),
@@ -23,9 +26,10 @@ PARTS: dict[str, Text] = {
 }
 
 
-def models() -> list[Artifact]:
+def models(*, simulated: bool | None = None) -> list[Artifact]:
     """Those that lie on a server and that an engine may load."""
     here = Artifact.objects.filter(format__in=("hf", "quantized"), places__gone_at=None, places__isnull=False)
+    here = here if simulated is None else here.filter(simulated=simulated)
     return list(here.distinct().order_by("simulated", "name")[:MOST_MODELS])
 
 
@@ -37,7 +41,6 @@ def context(trial: Trial, typed: Typed, cards: list[Card], *, told: str = "") ->
     version = wizard.version_of(best.stack) if best else ""
     found = dict(reversed(wizard.problems(trial.data, trial.spec, family, hbm_mb=hbm_mb, version=version)))
     found = {**found, **typed.problems}
-    heard = typed.heard or guide_words.understand(told).heard
     shown = looked.candidates[:MOST_ROWS]
     return {
         "artifact": trial.artifact,
@@ -46,8 +49,8 @@ def context(trial: Trial, typed: Typed, cards: list[Card], *, told: str = "") ->
         "cards": [_shown(card, trial) for card in cards],
         "refusals": [] if cards else wizard.refusals(trial.spec, [], {}) if trial.spec else [],
         "problems": found,
-        "problem_rows": [(settings.label(name), text) for name, text in found.items() if name in settings.FIELDS],
-        "heard": heard,
+        "problem_rows": _rows(found),
+        "heard": heard(typed, told),
         "groups": settings_form.groups(trial.data, found),
         "candidates": shown,
         "left_out": len(looked.candidates) - len(shown),
@@ -56,6 +59,34 @@ def context(trial: Trial, typed: Typed, cards: list[Card], *, told: str = "") ->
         "version": version,
         **_command(trial, best),
     }
+
+
+def heard(typed: Typed, told: str) -> tuple[Heard, ...]:
+    """What lines of a guide meant, also those of the step before."""
+    return typed.heard or guide_words.understand(told).heard
+
+
+def changed(
+    deployment: Deployment, artifact: Artifact | None, data: dict[str, Any], typed: Typed, *, how: str, reason: str
+) -> dict[str, Any]:
+    """Of a change: problems by field, what differs and which replicas restart; `why` where it cannot be made."""
+    spec = wizard.spec_of(artifact) if artifact else None
+    found = {**dict(reversed(wizard.problems(data, spec, ""))), **typed.problems}
+    effects, why = None, None
+    if not found:
+        try:
+            effects = revisions.plan(deployment, data, artifact=artifact, how=how, unproved=reason)
+        except ConsoleError as error:
+            why = error
+    made = {} if artifact is None or settings_form.refusals(data) else _made(data, _path(artifact))
+    return {
+        "artifact": artifact, "spec": spec, "problems": found, "effects": effects, "why": why,
+        "problem_rows": _rows(found), "groups": settings_form.groups(data, found), **made,
+    }  # fmt: skip
+
+
+def _rows(found: dict[str, str]) -> list[tuple[Text, str]]:
+    return [(settings.label(name), text) for name, text in found.items() if name in settings.FIELDS]
 
 
 def _chip(best: Any, cards: list[Card], trial: Trial) -> tuple[str, float]:
@@ -74,10 +105,18 @@ def _chip(best: Any, cards: list[Card], trial: Trial) -> tuple[str, float]:
 def _command(trial: Trial, best: Any) -> dict[str, Any]:
     if settings_form.refusals(trial.data):
         return {}
-    read = settings.read(trial.data)
-    path = (best.path if best else "") or _path(trial.artifact)
+    return _made(trial.data, (best.path if best else "") or _path(trial.artifact))
+
+
+def _made(data: dict[str, Any], path: str) -> dict[str, Any]:
+    """Command and variables; the unit of systemd where that is how it runs, or may run."""
+    read = settings.read(data)
     made = wizard.example(read, path)
-    return {"command": made["argv"], "env": made["env"], "npus": settings.npus(read), "read": read, "path": path}
+    with_unit = read.route in ("auto", "systemd")
+    return {
+        "command": made["argv"], "env": made["env"], "npus": settings.npus(read), "read": read, "path": path,
+        "unit": unit.text(UNIT, path, prefix=PREFIX, account=ACCOUNT) if with_unit else "",
+    }  # fmt: skip
 
 
 def _path(artifact: Artifact) -> str:

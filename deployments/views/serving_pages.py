@@ -14,7 +14,7 @@ from deployments.serving.planner import Plan
 from deployments.serving.spec import kv_bytes_per_token
 
 FIELDS = (
-    "model", "server", "chip", "hbm_mb", "npus", "group", "max_model_len", "concurrency", "quant", "dtype",
+    "model", "server", "chip", "hbm_mb", "npus", "servers", "group", "max_model_len", "concurrency", "quant", "dtype",
     "utilization",
 )  # fmt: skip
 MOST_NAMES = 500
@@ -39,6 +39,7 @@ def serving_plan(request: HttpRequest) -> HttpResponse:
             found = serving_plans.answer(asked)
             context |= {
                 "asked": asked,
+                "loaded": serving_plans.loaded_by(asked),
                 "kv_bytes": round(kv_bytes_per_token(asked.spec)),
                 "plans": [shown(plan) for plan in found.plans],
                 "refusals": found.refusals,

@@ -301,22 +301,6 @@ def test_what_people_write_about_it_is_kept_whole_or_not_at_all(olga, whole):
     assert Deployment.objects.get(name="idle").title == "Desk"
 
 
-def test_a_change_shows_its_diff_and_who_restarts_and_makes_a_revision(olga):
-    of = deployment_rows.deployment()
-    place(of.revision.artifact, deployment_rows.server("kp-01"))
-    deployment_rows.replica(of, 1, deployment_rows.server("kp-01"))
-    part = text_of(olga.get("/deployments/qwen3-32b/change?p-max_model_len=8192", headers={"X-Part": "1"}))
-    assert "16384" in part and "8192" in part and "1 replica restarts:" in part and "No service for about" in part
-    assert "Nothing has changed" in text_of(olga.get("/deployments/qwen3-32b/change"))
-    sent = {"full": "1", "do": "make", "note": "shorter", "how": "in_place", "p-served_model_name": "qwen3-32b",
-            "p-tensor_parallel_size": "4", "p-max_model_len": "8192"}  # fmt: skip
-    assert olga.post("/deployments/qwen3-32b/change", sent).status_code == 302
-    of.refresh_from_db()
-    assert (of.revision.n, of.revision.settings["max_model_len"], of.revision.note) == (2, 8192, "shorter")
-    wrong = text_of(olga.post("/deployments/qwen3-32b/change", {**sent, "p-max_model_len": "many"}), 422)
-    assert "is not a whole number" in wrong
-
-
 # ---------- the log ----------
 
 

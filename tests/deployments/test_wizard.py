@@ -1,18 +1,18 @@
 """The page of a new deployment: plans become settings, what is typed comes back, and what is wrong is said."""
 
 import re
-from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from auditlog.models import LogEntry
 from django.test import Client
-from django.utils import translation
 
+from console.errors import Conflict
 from console.models import User
 from deployments.models import Artifact, ArtifactPlace, Deployment, Npu, Server
-from deployments.services import serving_hardware, wizard
+from deployments.services import placement, serving_hardware, wizard
 from deployments.serving import settings
+from deployments.serving.placing import Candidate
 from deployments.steps import Text
 
 SUMMARY = {
@@ -21,37 +21,21 @@ SUMMARY = {
 }  # fmt: skip
 
 
-@dataclass
-class Candidate:
-    server: str
-    fits: bool
-    npus: tuple[str, ...] = ()
-    path: str = "/models/seven"
-    why: tuple[Text, ...] = (Text("空闲", "It is free."),)
-    why_not: tuple[Text, ...] = (Text("被占用", "Somebody has it."),)
-    chip: str = "910B3"
-    stack: str = "vllm-ascend-0.23.0"
-
-
-@dataclass
-class Parts:
-    """Stands for placement and for deployments; `made` is what it was asked to make."""
-
-    made: list = field(default_factory=list)
-
-    def look(self, read, artifact, *, servers, spread):
-        return [Candidate("kp-01", True, ("0000:01:00.0",)), Candidate("kp-02", False)]
-
-    def create(self, name, artifact, given, **more):
-        self.made.append((name, artifact, given, more))
-        return Deployment.objects.create(name=name)
-
-
 @pytest.fixture
-def parts(monkeypatch):
-    made = Parts()
-    monkeypatch.setattr(wizard, "_part", lambda name: made)
-    return made
+def looked(monkeypatch):
+    """Placement has one server that fits and one that does not."""
+    seen = []
+
+    def look(read, artifact, *, servers, spread):
+        seen.append((read, servers, spread))
+        return [
+            Candidate(1, "kp-01", npus=("0000:01:00.0",), fits=True, path="/models/seven", chip="910B3",
+                      why=(Text("空闲", "It is free."),), stack="vllm-ascend-0.23.0"),
+            Candidate(2, "kp-02", why_not=(Text("被占用", "Somebody has it."),)),
+        ]  # fmt: skip
+
+    monkeypatch.setattr(placement, "look", look)
+    return seen
 
 
 @pytest.fixture
@@ -101,7 +85,7 @@ def test_hardware_is_grouped_by_what_is_alike(seven):
     ]
 
 
-def test_a_viewer_is_refused(seven, parts):
+def test_a_viewer_is_refused(seven, looked):
     viewer = Client(headers={"accept-language": "en"})
     viewer.force_login(User.objects.create_user("vera", role="viewer"))
     assert page(viewer, seven).status_code == 403
@@ -113,7 +97,7 @@ def test_the_first_step_offers_models_that_lie_here(client, seven):
     assert "Seven 7B" in text and "gone" not in text
 
 
-def test_it_begins_with_the_best_plan_and_says_the_exact_command(client, seven, parts):
+def test_it_begins_with_the_best_plan_and_says_the_exact_command(client, seven, looked):
     text = page(client, seven).content.decode()
     assert 'name="name" value="seven-7b"' in text
     command = re.search(r'<pre class="command"[^>]*>(.*?)</pre>', text, re.S)[1]
@@ -122,7 +106,7 @@ def test_it_begins_with_the_best_plan_and_says_the_exact_command(client, seven, 
     assert "It is free." in text and "Somebody has it." in text and "taken" in text
 
 
-def test_taking_another_plan_leads_to_an_address_with_its_settings(client, seven, parts):
+def test_taking_another_plan_leads_to_an_address_with_its_settings(client, seven, looked):
     spec = wizard.spec_of(seven)
     cards = wizard.cards(spec, serving_hardware.of_fleet(simulated=False), {}, cpu=True)
     assert cards[0].plan.engine.npus == 1 and cards[-1].key == "cpu"
@@ -134,7 +118,7 @@ def test_taking_another_plan_leads_to_an_address_with_its_settings(client, seven
     assert client.get(answer.url).status_code == 200
 
 
-def test_the_cpu_plan_says_that_it_is_for_trying(client, seven, parts):
+def test_the_cpu_plan_says_that_it_is_for_trying(client, seven, looked):
     answer = client.post("/deployments/new", sent(seven, do="plan-cpu"))
     text = client.get(answer.url).content.decode()
     assert "for trying, never for users" in text and "VLLM_CPU_KVCACHE_SPACE=1" in text
@@ -142,14 +126,14 @@ def test_the_cpu_plan_says_that_it_is_for_trying(client, seven, parts):
     assert tiny["dtype"] == "float32" and tiny["enforce_eager"] is True and settings.read(tiny).max_num_seqs == 16
 
 
-def test_a_guide_is_answered_and_what_it_said_stays_shown(client, seven, parts):
+def test_a_guide_is_answered_and_what_it_said_stays_shown(client, seven, looked):
     answer = client.post("/deployments/new", sent(seven, do="look", guide="max_batch_size=32 swap_space=64GB"))
     text = client.get(answer.url).content.decode()
     assert 'name="p-max_num_seqs" value="32"' in text
     assert "left out" in text and "--kv-offloading-size" in text
 
 
-def test_going_back_keeps_what_was_typed(client, seven, parts):
+def test_going_back_keeps_what_was_typed(client, seven, looked):
     given = {"p-max_model_len": "many", "p-extra": "--max-logprobs 5", "servers": ["kp-01"], "note": "for the team"}
     answer = client.post("/deployments/new", sent(seven, do="look", **given))
     text = client.get(answer.url).content.decode()
@@ -167,36 +151,56 @@ def test_going_back_keeps_what_was_typed(client, seven, parts):
         ({"p-max_model_len": "99999"}, "VLLM_ALLOW_LONG_MAX_MODEL_LEN"),
     ],
 )
-def test_what_would_not_serve_is_not_started(client, seven, parts, given, words):
+def test_what_would_not_serve_is_not_started(client, seven, looked, given, words):
     answer = client.post("/deployments/new", sent(seven, do="start", **given))
     text = answer.content.decode()
     assert answer.status_code in (400, 422) and words in text and "Some settings would not serve." in text
-    assert parts.made == []
+    assert not Deployment.objects.exists()
 
 
-def test_it_starts_with_only_what_differs(client, seven, parts):
-    given = {"p-tensor_parallel_size": "2", "p-max_num_seqs": "256", "servers": "kp-01", "replicas": "9"}
-    with pytest.raises(Exception, match="deployment-detail") if not _has_detail() else _nothing():
-        client.post("/deployments/new", sent(seven, do="start", **given))
-    name, artifact, stored, more = parts.made[0]
-    assert (name, artifact) == ("seven-7b", seven)
-    assert stored == {"served_model_name": "seven", "tensor_parallel_size": 2}
-    assert more["replicas"] == 1 and more["servers"] == ["kp-01"] and more["spread"] == "racks"
+def test_it_starts_with_only_what_differs(client, seven, looked):
+    given = {
+        "p-tensor_parallel_size": "2",
+        "p-max_num_seqs": "256",
+        "servers": "kp-01",
+        "replicas": "9",
+        "spread": "pack",
+    }
+    answer = client.post("/deployments/new", sent(seven, do="start", replicas="9", **given))
+    assert answer.status_code == 302 and answer.url == "/deployments/seven-7b/"
+    made = Deployment.objects.get()
+    assert made.revision.settings == {"served_model_name": "seven", "tensor_parallel_size": 2}
+    assert (made.replicas, made.servers, made.spread, made.revision.artifact) == (1, ["kp-01"], "pack", seven)
+    again = client.post("/deployments/new", sent(seven, do="start", first="all", replicas="3", name="other"))
+    assert again.status_code == 302 and Deployment.objects.get(name="other").replicas == 3
+    taken = client.post("/deployments/new", sent(seven, do="start"))
+    assert taken.status_code == 409 and "already" in taken.content.decode()
 
 
-def test_a_model_that_was_not_proved_needs_a_reason(seven, parts):
+def test_a_model_that_was_not_proved_needs_a_reason(client, seven, looked):
     seven.format, seven.gate = "quantized", {"passed": False}
     seven.save()
-    olga = User.objects.create_user("olga", role="operator")
-    trial = wizard.Trial(seven, wizard.spec_of(seven), {}, 1, (), "racks")
-    with translation.override("en"), pytest.raises(Exception, match="not proved"):
-        wizard.start(trial, "seven", by=olga, reason="  ")
-    assert parts.made == []
-    with translation.override("en"):
-        made = wizard.start(trial, "seven", by=olga, note="x", reason="the customer\nwaits")
-    assert parts.made[0][3]["note"] == "x Not proved, deployed all the same: the customer waits"
-    entry = LogEntry.objects.get_for_object(made).get(additional_data__verb="deployment.gate_overridden")
-    assert entry.additional_data["reason"] == "the customer waits"
+    assert "why it may be deployed all the same" in page(client, seven).content.decode()
+    refused = client.post("/deployments/new", sent(seven, do="start", reason="  "))
+    assert refused.status_code == 409 and not Deployment.objects.exists()
+    client.post("/deployments/new", sent(seven, do="start", reason="the customer\nwaits"))
+    made = Deployment.objects.get()
+    assert made.revision.note == "the customer waits"
+    entry = LogEntry.objects.get_for_object(made).get(additional_data__verb="deployment.created")
+    assert entry.additional_data["unproved"] == "the customer waits"
+
+
+def test_why_placement_refuses_all_is_shown(client, seven, monkeypatch):
+    def look(*_given, **_more):
+        raise Conflict("No such thing.", "Do another.")
+
+    monkeypatch.setattr(placement, "look", look)
+    assert "No such thing. Do another." in page(client, seven).content.decode()
+
+
+def test_real_placement_judges_every_server(client, seven):
+    text = page(client, seven).content.decode()
+    assert 'name="servers" value="kp-01"' in text
 
 
 def test_a_name_that_is_taken_gets_a_number(seven):
@@ -210,25 +214,9 @@ def test_a_strange_address_is_answered_in_words(client, query, db):
     assert client.get(f"/deployments/new?{query}").status_code in (400, 404, 422)
 
 
-def test_the_part_beside_follows_what_is_typed(client, seven, parts):
+def test_the_part_beside_follows_what_is_typed(client, seven, looked):
     answer = client.get(
         f"/deployments/new?artifact={seven.pk}&full=1&p-tensor_parallel_size=3", headers={"X-Part": "1"}
     )
     text = answer.content.decode()
     assert "<html" not in text and "cannot be divided by 3" in text
-
-
-def _has_detail():
-    from django.urls import NoReverseMatch, reverse
-
-    try:
-        reverse("deployments:deployment-detail", args=["x"])
-    except NoReverseMatch:
-        return False
-    return True
-
-
-def _nothing():
-    import contextlib
-
-    return contextlib.nullcontext()
