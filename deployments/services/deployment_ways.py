@@ -47,6 +47,7 @@ def ways_on(deployment: Deployment) -> list[Action]:
     wanted = [
         (_("Playground"), "playground", [deployment.name]),
         (_("Benchmarks"), "benchmark-list", [deployment.name]),
+        *([(_("Gateway"), "gateway-detail", [deployment.name])] if getattr(deployment, "gateway", None) else []),
     ]
     found = [Action(title, address(f"deployments:{name}", *args)) for title, name, args in wanted]
     return [one for one in found if one.url]
