@@ -301,6 +301,22 @@ def test_what_people_write_about_it_is_kept_whole_or_not_at_all(olga, whole):
     assert Deployment.objects.get(name="idle").title == "Desk"
 
 
+def test_labels_and_owner_are_changed_by_rest_too(django_user_model, whole):
+    from console.models import ApiToken
+
+    olga = django_user_model.objects.create_user("olga", password="x", role="operator")
+    rest = Client(headers={"authorization": f"Bearer {ApiToken.make(olga, 'operator')[1]}", "accept-language": "en"})
+
+    def send(**body):
+        return rest.patch("/api/v1/deployments/idle", body, content_type="application/json")
+
+    found = send(labels={"team": "x"}, owner="olga").json()
+    assert (found["labels"], found["owner"]) == ({"team": "x"}, "olga")
+    assert send(labels={"a b": ""}).status_code == 422 and send(owner="nobody").status_code == 422
+    assert send(owner="").json()["owner"] is None
+    assert Deployment.objects.get(name="idle").labels == {"team": "x"}
+
+
 # ---------- the log ----------
 
 
