@@ -42,7 +42,10 @@ PLACES = [
         "deployments:deployment-list",
         gettext_noop("Deployments"),
         "deployment",
-        ("deployments:deployment", "deployments:replica", "deployments:revision", "deployments:rollout"),
+        (
+            "deployments:deployment", "deployments:replica", "deployments:revision", "deployments:rollout",
+            "deployments:gateway", "deployments:benchmark", "deployments:playground",
+        ),
     ),
     ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job", "deployments:batch")),
     ("deployments:campaign-list", gettext_noop("Campaigns"), "report", ("deployments:campaign",)),
