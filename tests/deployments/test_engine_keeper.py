@@ -238,3 +238,23 @@ def test_after_a_restart_of_the_server_it_is_started_again(bench, tmp_path):
     until(lambda: bench.starts == 2)
     assert bench.until("ready")["restarts"] == 0
     assert "server restarted" in bench.events("ended")[0]["reason"][1]
+
+
+def test_a_stop_between_two_starts_is_told(bench):
+    bench.ask_for({"die": "x", "dies": 1}).keep(QUICK_PAUSE="5")
+    until(lambda: bench.now.get("restarts") == 1)
+    assert bench.stop() and bench.now["state"] == "stopped" and bench.starts == 1
+    assert bench.events("ended")[-1] == {"e": "ended", "state": "succeeded", "exit": 0, "reason": None, "more": False}
+    assert bench.events("engine")[-1]["state"] == "stopped"
+
+
+def test_asked_for_anew_while_it_stops_it_starts_with_what_is_asked_for_now(bench):
+    keeper = bench.ask_for({"stubborn": True}, stop_s=1.0).keep()
+    before = bench.until("ready")["pid"]
+    bench.place.ask("stop")
+    until(lambda: "asked to stop" in bench.said())
+    bench.ask_for({}, env={"SECOND": "yes"})
+    until(lambda: bench.starts == 2)
+    assert bench.until("ready")["pid"] != before and keeper.poll() is None
+    assert json.loads((bench.model / "env.json").read_text())["SECOND"] == "yes"
+    assert [one["more"] for one in bench.events("ended")] == [True]

@@ -143,11 +143,15 @@ class Hearing:
         self.pieces.event("engine", **event)
 
     def end_piece(self, state: str, code: int | None, reason: Text | None, *, more: bool) -> None:
+        """Where none is open, one is made for these last words."""
+        if self.pieces.writer is None and self.pieces.next_begin is None:
+            self.begin_piece()
         self.news(at_once=True)
         self.pieces.end(state, code, reason, more=more)
 
     def begin_piece(self) -> None:
-        """A new piece, and in it how the engine is."""
+        """A new piece, and in it how the engine is; one that is open ends."""
+        self.pieces.end("succeeded", None, None, more=True)
         self.pieces.begin()
         self.pieces.mend()
         self.told = ""

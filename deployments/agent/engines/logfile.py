@@ -24,6 +24,7 @@ AT_ONCE = 256 * 1024
 RETRY_S = 0.5
 MOST_EARLY = 100
 LONGEST_TAIL = 64 * 1024
+COUNT_BYTES = 20
 MOST_UNSHIPPED = 256 * 1024 * 1024  # of one engine: a console that is away must not cost the server's disk
 LOST = re.compile(rb"-- (\d{1,18}) lines of output were lost here: there was no room --")
 SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ
@@ -37,13 +38,30 @@ class Capture:
         self.path = folder / "engine.log"
         self.next_path = folder / "engine.log.new"
         self.fifo: int | None = None
-        self.lost = 0  # lines
         self.retry_at = 0.0
         self._open_log()
+        self.lost = self._open_count()  # lines
 
     def _open_log(self) -> None:
         self.log = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.size = os.fstat(self.log).st_size
+
+    def _open_count(self) -> int:
+        """How many lines a keeper has lost that was killed before there was room to say so.
+
+        Its file has its length from the start, so that a full disk does not hinder counting.
+        """
+        self.count: int | None = None
+        with contextlib.suppress(OSError, ValueError):
+            self.count = os.open(self.folder / "lost", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            return int(os.pread(self.count, COUNT_BYTES, 0) or b"0")
+        return 0
+
+    def _note_lost(self, lines: int) -> None:
+        self.lost = lines
+        if self.count is not None:
+            with contextlib.suppress(OSError):
+                os.pwrite(self.count, str(lines).encode().ljust(COUNT_BYTES), 0)
 
     def make(self) -> int:
         """A FIFO for an engine that starts; returns the descriptor that it prints into.
@@ -51,6 +69,7 @@ class Capture:
         It is open for reading there as well, so that an engine whose keeper is gone gets no SIGPIPE.
         """
         self.drop()
+        self._note_lost(self.lost)
         path = self.folder / "output"
         path.unlink(missing_ok=True)
         os.mkfifo(path, 0o600)
@@ -104,8 +123,8 @@ class Capture:
             return 0, b""
         if not self.lost:
             self.retry_at = time.monotonic() + RETRY_S
-            self.lost = 1  # the line that was cut in the middle, maybe
-        self.lost += data.count(b"\n")
+        # The first one is that which was cut in the middle, maybe.
+        self._note_lost((self.lost or 1) + data.count(b"\n"))
         return len(data), data
 
     def _mark(self) -> bool:
@@ -123,7 +142,7 @@ class Capture:
             self.retry_at = time.monotonic() + RETRY_S
             return False
         self.size += len(mark)
-        self.lost = 0
+        self._note_lost(0)
         return True
 
     def settle(self) -> None:
