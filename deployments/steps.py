@@ -111,6 +111,7 @@ TYPE_NAMES: dict[str, type | tuple[type, ...]] = {
     "new_folder": str,
     "npus": list,
     "texts": list,
+    "table": dict,
 }
 TYPE_WORDS = {
     "text": Text("一段文字", "a text"),
@@ -122,6 +123,7 @@ TYPE_WORDS = {
     "new_folder": Text("新目录的路径", "the path of a new folder"),
     "npus": Text("bus id 列表", "a list of bus ids"),
     "texts": Text("文字列表", "a list of texts"),
+    "table": Text("名称与值", "an object of names and values"),
 }
 
 
