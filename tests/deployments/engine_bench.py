@@ -145,6 +145,8 @@ class Bench:
         for pid in leaders:
             if str(self.model).encode() in _cmdline(pid) or b"import time" in _cmdline(pid):
                 processes.signal_session(processes.stat(pid).sid, signal.SIGKILL)
+        log = self.place.path / "keeper.log"
+        assert not log.exists() or "Traceback" not in log.read_text(), log.read_text()
 
 
 def _cmdline(pid):

@@ -99,7 +99,7 @@ def test_keepers_that_are_killed_over_and_over_lose_and_double_no_line(bench):
             keeper.kill()
             keeper.wait()
             keeper = bench.keep(QUICK_FILES="100000")
-    until(lambda: lines[-1].decode() in bench.said()[-3:])
+    until(lambda: lines[-1].decode() in bench.said()[-3:], 30, 0.2)
     assert bench.starts == 1 and bench.place.newest_piece() > 5
     bench.stop()
     assert [line.encode() for line in bench.said() if line.startswith("line ")] == lines

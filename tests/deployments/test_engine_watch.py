@@ -176,8 +176,8 @@ def test_an_agent_keeps_and_ships_and_its_death_touches_no_engine(tmp_path, valk
         keeper = bench.place.keeper
         os.kill(keeper, signal.SIGKILL)
         until(lambda: bench.place.keeper not in (None, keeper), 15)
-        told = until(lambda: [one for one in samples(client)[-1]["engines"] if one["kept"]], 15)[0]
-        assert told["pid"] == pid and told["replica"] == 7 and bench.starts == 1
+        seen = until(lambda: [one for one in samples(client)[-1]["engines"] if one["kept"] and one["pid"]], 15)
+        assert [(one["pid"], one["replica"]) for one in seen] == [(pid, 7)] and bench.starts == 1
         bench.place.ask("stop")
         until(lambda: (ingest.poll(), "e7-1" in ingest.done)[1], 15)
         until(lambda: (bench.state / "logs" / "e7-1" / "shipped").exists())

@@ -43,6 +43,8 @@ class Capture:
         self.lost = self._open_count()  # lines
 
     def _open_log(self) -> None:
+        if not self.path.exists() and self.next_path.exists():  # a keeper was killed while it turned them over
+            self.next_path.replace(self.path)
         self.log = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.size = os.fstat(self.log).st_size
 
