@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from console import runners
-from deployments.agent import spool
+from deployments.agent import control, install, spool
 from deployments.agent.engines import engine, folder, now, watch
 from tests.conftest import ROOT
 from tests.deployments.agent_bench import SmallIngest
@@ -109,6 +109,18 @@ def test_leaving_ends_engines_for_good_kept_or_not(tmp_path):
     assert all(map(gone, bench.pids[:2])) and bench.place.wish == "stop"
     bench.close()
     os.kill(bench.pids[2], signal.SIGKILL) if not gone(bench.pids[2]) else None
+
+
+def test_an_agent_does_not_leave_while_engines_run_unless_told_so(tmp_path, capsys):
+    bench = Bench(tmp_path)
+    bench.ask_for({}).keep()
+    bench.until("ready")
+    found = install.Install(tmp_path, "", "", 7)
+    assert control.status(found) == 3 and "e7" in capsys.readouterr().out
+    assert control.leave(found, now=False) == 1 and "1 engines run here (e7)" in capsys.readouterr().out
+    assert bench.complete().status == 200
+    install.end_runners(found)  # as with --now
+    assert all(map(gone, bench.pids)) and bench.place.wish == "stop"
 
 
 def test_npus_are_looked_up_at_each_start(tmp_path):

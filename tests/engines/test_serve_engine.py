@@ -10,7 +10,7 @@ import pytest
 
 from deployments.agent import processes
 from deployments.artifacts import sample
-from tests.deployments.engine_bench import KEEPER, Bench, gone
+from tests.deployments.engine_bench import KEEPER, KEY, Bench, gone
 from tests.waiting import until
 
 READY_S = 300
@@ -80,6 +80,7 @@ def test_the_real_engine_becomes_ready_survives_and_goes(bench):
     assert facts["version"] and facts["kv_tokens"] > LENGTH and facts["max_concurrency"] >= 1
     assert facts["max_model_len"] == LENGTH and facts["available_kv_gib"] == 1.0
     assert json.load(bench.complete(max_tokens=8, ignore_eos=True))["usage"]["completion_tokens"] == 8
+    assert KEY.encode() not in (bench.place.path / "engine.log").read_bytes()
     states = [one["state"] for one in bench.events("engine")]
     assert states[0] == "loading" and states[-1] == "ready"
     assert any((one["progress"] or {}).get("of") for one in bench.events("engine"))
