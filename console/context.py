@@ -33,7 +33,16 @@ PLACES = [
         "monitoring:server-list",
         gettext_noop("Servers"),
         "server",
-        ("monitoring:server", "deployments:join", "deployments:server", "deployments:key", "deployments:change"),
+        (
+            "monitoring:server", "deployments:join", "deployments:server", "deployments:key", "deployments:change",
+            "deployments:hold", "deployments:engine",
+        ),
+    ),
+    (
+        "deployments:deployment-list",
+        gettext_noop("Deployments"),
+        "deployment",
+        ("deployments:deployment", "deployments:replica", "deployments:revision", "deployments:rollout"),
     ),
     ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job", "deployments:batch")),
     ("deployments:campaign-list", gettext_noop("Campaigns"), "report", ("deployments:campaign",)),
@@ -41,7 +50,7 @@ PLACES = [
     ("deployments:model-list", gettext_noop("Models"), "model", ("deployments:model", "deployments:serving")),
     ("monitoring:alert-list", gettext_noop("Alerts"), "alert", ("monitoring:alert",)),
     ("monitoring:stack-list", gettext_noop("Stacks"), "stack", ("monitoring:stack", "deployments:stack")),
-]
+]  # fmt: skip
 
 FOR_OPERATORS = ("queue",)
 

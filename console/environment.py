@@ -33,6 +33,35 @@ def number(name: str, default: int, *, least: int, most: int) -> int:
     return int(raw)
 
 
+def ports(name: str, default: str, *, apart_from: tuple[tuple[int, int], ...] = ()) -> tuple[int, int]:
+    """The first and last port of a range such as 18000-18099, which may share none with those it is `apart_from`."""
+    raw = text(name, default)
+    first, dash, last = raw.partition("-")
+    if not (dash and first.isascii() and last.isascii() and first.isdigit() and last.isdigit()):
+        raise BadSetting(f"{name}={raw!r} is no range of ports. Set it to one such as {default}, or leave it out.")
+    found = int(first), int(last)
+    if not 1024 <= found[0] <= found[1] <= 65535:
+        raise BadSetting(f"{name}={raw!r} is no range from 1024 to 65535, the lower port first. Mend it.")
+    for other in apart_from:
+        if found[0] <= other[1] and other[0] <= found[1]:
+            raise BadSetting(f"{name}={raw!r} shares ports with the range {other[0]}-{other[1]}. Set them apart.")
+    return found
+
+
+def codes(name: str, default: list[str]) -> frozenset[str]:
+    """Codes of faults as npu-smi prints them, 8 hexadecimal digits, with commas between; `none` for none."""
+    raw = os.environ.get(name, "").strip()
+    if raw.lower() == "none":
+        return frozenset()
+    found = [word.upper().removeprefix("0X") for word in words(name, default)]
+    for word in found:
+        if not re.fullmatch(r"[0-9A-F]{8}", word):
+            raise BadSetting(
+                f"{name}: {word!r} is no code of a fault. Name 8 hexadecimal digits each, with commas, or none."
+            )
+    return frozenset(found)
+
+
 def share(name: str, default: float) -> float:
     """A part of a whole, above 0 and at most 1."""
     raw = os.environ.get(name, "").strip()

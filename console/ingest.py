@@ -36,6 +36,7 @@ from deployments.services import (
     orders,
     quota,
     reaper,
+    reconcile,
     refusals,
     rotation,
     silence,
@@ -45,7 +46,7 @@ from deployments.services import repoint as _repoint  # noqa: F401 - what follow
 from deployments.services import servers as switches
 from deployments.steps import Text
 from monitoring.ingest import Messages, Telemetry
-from monitoring.services import diagnosing, readings
+from monitoring.services import diagnosing, live_state, readings
 
 log = logging.getLogger(__name__)
 
@@ -179,7 +180,8 @@ class Ingest:
 
     def _load_servers(self) -> None:
         servers = list(Server.objects.present().order_by("id").defer("facts", "notes"))
-        self.telemetry.know(servers)
+        self.telemetry.know(servers, live_state.held_now())
+        self.telemetry.engines.know()
         for server in servers:
             self.log_cursors.setdefault(server.pk, server.logs_cursor)
             self.telemetry_cursors.setdefault(server.pk, server.telemetry_cursor)
@@ -384,6 +386,7 @@ class Ingest:
         batches.advance_all(batches.under_way())
         campaigns.expire(timezone.now())
         approving.expire(timezone.now())
+        reconcile.sweep()
 
     def _publish(self, messages: Iterable[tuple[str, bytes]]) -> None:
         pipeline = self.redis.pipeline(transaction=False)

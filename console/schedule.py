@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from console import alerts, own_alerts
 from console.models import ApiToken, KeptAnswer
-from deployments.services import clocks, enrol, join_many, refusals, trust
+from deployments.services import clocks, engine_logs, enrol, holds, join_many, reconcile, refusals, trust
 from monitoring.models import Minute
 
 HISTORY_DAYS = 7
@@ -73,9 +73,24 @@ def tell_whom_to_trust() -> int:
     return trust.tell(trust.behind())
 
 
+def end_holds() -> int:
+    """Holds of NPUs whose time is over end, with a notice."""
+    return holds.end_due()
+
+
 def judge_clocks() -> None:
     """Servers whose clock is wrong are alerted, and no longer when it is right again."""
     clocks.look()
+
+
+def look_at_deployments() -> int:
+    """Every deployment is compared with what is wished."""
+    return reconcile.look_at_all()
+
+
+def prune_engine_logs() -> int:
+    """Old pieces of engines' logs go."""
+    return engine_logs.prune()
 
 
 JOBS: list[tuple[str, Callable[[], object]]] = [
@@ -86,9 +101,12 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("47 * * * *", prune_answers),
     ("57 * * * *", forget_gone_servers),
     ("13 * * * *", own_alerts.look),
+    ("* * * * *", end_holds),
     ("*/5 * * * *", judge_clocks),
     ("23 * * * *", tell_whom_to_trust),
     ("7,37 * * * *", settle_refusals),
     ("47 3 * * *", prune_alerts),
     ("52 3 * * *", prune_join_lists),
+    ("* * * * *", look_at_deployments),
+    ("33 4 * * *", prune_engine_logs),
 ]

@@ -38,6 +38,21 @@ MODEL_HUB_CA = env.certificate("MODEL_HUB_CA")
 MODEL_TOKENS = env.tokens("MODEL_TOKENS", most=20)
 MODEL_UPLOAD_GB = env.number("MODEL_UPLOAD_GB", 200, least=0, most=1_000_000)  # of uploads through the browser
 MODEL_COPY_PORT = env.number("MODEL_COPY_PORT", 8700, least=1, most=65535)  # between servers, while one copies
+# Ports on servers: of engines, of what several servers of one engine need among themselves, and of gateways.
+ENGINE_PORTS = env.ports("ENGINE_PORTS", "18000-18099")
+GATEWAY_PORTS = env.ports("GATEWAY_PORTS", "18200-18299", apart_from=(ENGINE_PORTS,))
+ENGINE_RAY_PORTS = env.ports("ENGINE_RAY_PORTS", "18300-18399", apart_from=(ENGINE_PORTS, GATEWAY_PORTS))
+ENGINE_DP_PORTS = env.ports(
+    "ENGINE_DP_PORTS", "18400-18499", apart_from=(ENGINE_PORTS, GATEWAY_PORTS, ENGINE_RAY_PORTS)
+)
+ENGINE_HCCL_PORTS = env.ports(
+    "ENGINE_HCCL_PORTS",
+    "18500-19139",
+    apart_from=(ENGINE_PORTS, GATEWAY_PORTS, ENGINE_RAY_PORTS, ENGINE_DP_PORTS),
+)
+# Faults with which an NPU may still serve, inside one server: by default that the link of its network port is down, of
+# RoCE and of UB over Ethernet (as the fault codes of Ascend's MindCluster device plugin are called).
+ACCEPTED_FAULT_CODES = env.codes("ACCEPTED_FAULT_CODES", ["81078603", "81078607"])
 DEMO_SERVERS = env.number("DEMO_SERVERS", 20, least=0, most=5000)
 
 # How much one server may hold in Redis before it is switched off; 0: as services/quota.py thinks by Redis's memory.
@@ -168,6 +183,11 @@ TIME_ZONE = env.time_zone("TIME_ZONE", "Asia/Shanghai")
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "console.static_packages.PackagedScripts",
+]
 # `make up` serves a packed copy of them (console/assets.py); without one they come from where they lie.
 COLLECTED = VAR_DIR / "static"
 WHITENOISE_USE_FINDERS = not (COLLECTED / ".sources").exists()
@@ -176,6 +196,7 @@ STATIC_ROOT = None if WHITENOISE_USE_FINDERS else COLLECTED
 # How much worse than its parent a model may be to be promotable, and how much of their answers must be the same.
 GATE_BUDGET = env.share("GATE_BUDGET", 0.02)
 GATE_AGREEMENT = env.share("GATE_AGREEMENT", 0.30)
+PLAYGROUND_VIEWERS = env.flag("PLAYGROUND_VIEWERS", False)  # may viewers, too, talk to deployments
 OFFLINE_AFTER_S = 60  # promise 2: a server is lost 60 s after its last beat, by the console's clock
 SILENT_AFTER_S = 15
 JOB_VALID_S = 7 * 86400

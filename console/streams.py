@@ -33,6 +33,8 @@ BEATS = "h:*:beat"
 FLEET_NOW = "fleet:now"  # hash server id -> JSON "now", see monitoring/services/live_state.py
 FLEET_BEATS = "fleet:beats"  # hash server id -> JSON [epoch of its last beat, whether its worker lives]
 FLEET_STEPS = "fleet:steps"  # hash metric -> JSON {"gen", "steps"}: one letter of base 36 a cell, for who joins
+RECONCILE_TOLD = "reconcile:told"  # hash deployment id -> digest of the replicas that gateways were told of
+REPLICAS_NOW = "replicas:now"  # hash replica id -> JSON, see deployments/services/replica_live.py
 INGEST_ALIVE = "ingest:alive"  # JSON {"t": epoch, "lag_ms": n}, written each second
 INGEST_LEASE = "ingest:lease"
 DOUBT = "fleet:doubt"  # JSON [{…}], see console/doubt.py
@@ -44,6 +46,16 @@ DEMO_USER = "demo"
 def live(topic: str) -> str:
     """The pub/sub channel of a websocket topic."""
     return LIVE + topic
+
+
+def reconcile_asked(deployment_id: int) -> str:
+    """Set while a look at the deployment stands in the console's own queue."""
+    return f"reconcile:asked:{deployment_id}"
+
+
+def reconcile_later(deployment_id: int) -> str:
+    """Set while a deployment whose wish cannot be met is left alone by the sweep."""
+    return f"reconcile:later:{deployment_id}"
 
 
 # Rules about commands that older ones, Redis 7.0 for instance, do not know and then refuse; see enrol.set_users.

@@ -15,20 +15,25 @@ from deployments import kinds
 from deployments.agent_api import router as agent_router
 from deployments.asked import Strict, find_server, user_of
 from deployments.batch_api import router as batch_router
+from deployments.benchmark_api import router as benchmark_router
 from deployments.campaign_api import router as campaign_router
+from deployments.deployment_api import router as deployment_router
 from deployments.evaluation_api import router as evaluation_router
+from deployments.gateway_api import router as gateway_router
 from deployments.guard_api import router as guard_router
 from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
 from deployments.model_api import router as model_router
 from deployments.models import Attempt, Job, JobState
 from deployments.models_in_api import router as models_in_router
+from deployments.placement_api import router as placement_router
 from deployments.quantize_api import router as quantize_router
 from deployments.services import approvals, approving, jobs, logs, package_sources, stacks, waiting, wheel_bundles
 from deployments.serving_api import router as serving_router
 
 router = Router(tags=["jobs"])
 router.add_router("", batch_router)
+router.add_router("", benchmark_router)
 router.add_router("", campaign_router)
 router.add_router("", inventory_router)
 router.add_router("", agent_router)
@@ -39,6 +44,9 @@ router.add_router("", quantize_router)
 router.add_router("", model_router)
 router.add_router("", models_in_router)
 router.add_router("", serving_router)
+router.add_router("", deployment_router)
+router.add_router("", placement_router)
+router.add_router("", gateway_router)
 
 
 class NewJob(Strict):

@@ -9,13 +9,19 @@ class DeploymentsConfig(AppConfig):
         # process.
         from deployments.services import (  # noqa: F401
             artifacts,
+            benchmarks,
             campaigns,
             converting,
+            deployed_models,
             evaluating,
             evaluations,
+            gateways,
             installs,
             model_delete,
             model_downloads,
             quantizing,
+            reconcile,
             resets,
+            serve_jobs,
+            serve_uses,
         )

@@ -7,41 +7,25 @@ sends is untrusted: sizes are bounded, and it can only write to attempts of its 
 
 import json
 import logging
-import re
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
 from console import untrusted
+from deployments import engine_ingest
+from deployments.chunks import EVENT, BadChunk, Chunk, events, read_chunk
 from deployments.models import Attempt, Job, JobState, LogChunk, Server, Step
-from deployments.services import host_changes, told
+from deployments.services import host_changes, serve_jobs, told
 
 log = logging.getLogger(__name__)
 
-MAX_CHUNK_BYTES = 128 * 1024  # raw; agents send at most 64 kB
 MAX_REPORT_ITEMS = 2000
 MAX_REMEDY_BYTES = 4096
 REBOOT_S, MAX_REBOOT_S = 1800.0, 24 * 3600.0
-LAST_MS = 253_370_764_800_000  # the year 9999, which no time zone carries beyond what a date can say
-ATTEMPT = re.compile(rb"[\w-]{1,40}", re.ASCII)
-EVENT = b"\tv\t"
-
-
-class Chunk(NamedTuple):
-    """Lines `first` … `first + n - 1` of an attempt, bytes `b0` … `b1` of its spool; `raw` is `data` unpacked."""
-
-    attempt: str
-    first: int
-    n: int
-    b0: int
-    b1: int
-    data: bytes
-    raw: bytes
 
 
 @dataclass
@@ -52,6 +36,8 @@ class Stored:
     chunks: list[tuple[int, Chunk]] = field(default_factory=list)  # (job id, chunk)
     jobs: dict[int, Job] = field(default_factory=dict)
     batches: set[int] = field(default_factory=set)  # in which something has moved
+    engines: list[tuple[int, str, Chunk]] = field(default_factory=list)  # (replica id, id of its log, chunk)
+    replicas: dict[int, int] = field(default_factory=dict)  # replica of which something has changed: its deployment
     lines: int = 0
 
     def add(self, other: "Stored") -> None:
@@ -59,39 +45,20 @@ class Stored:
         self.acked |= other.acked
         self.chunks += other.chunks
         self.jobs |= other.jobs
+        self.engines += other.engines
+        self.replicas |= other.replicas
         self.lines += other.lines
 
 
 Batch = dict[int, list[tuple[bytes, dict[bytes, bytes]]]]  # server id -> (stream id, fields) of each entry
 
 
-class BadChunk(ValueError):
-    """An entry that no agent of ours writes."""
-
-
-def read_chunk(fields: dict[bytes, bytes]) -> Chunk:
-    """The chunk of one stream entry. Raises BadChunk."""
-    try:
-        attempt = fields[b"a"]
-        first, n, b0, b1 = (int(fields[name]) for name in (b"f", b"n", b"b0", b"b1"))
-        data = fields[b"z"]
-        unpacker = zlib.decompressobj()
-        raw = unpacker.decompress(data, MAX_CHUNK_BYTES)
-    except (KeyError, ValueError, zlib.error) as error:
-        raise BadChunk(str(error)) from error
-    if unpacker.unconsumed_tail or not unpacker.eof:
-        raise BadChunk("longer than 128 kB")
-    if not ATTEMPT.fullmatch(attempt):
-        raise BadChunk("names no attempt")
-    if n < 1 or first < 1 or raw.count(b"\n") != n or not raw.endswith(b"\n") or b1 - b0 != len(raw):
-        raise BadChunk("counts do not fit its bytes")
-    return Chunk(attempt.decode(), first, n, b0, b1, data, raw)
-
-
 def store(batch: Batch) -> Stored:
     """Store one batch and move the servers' cursors, all or nothing."""
     done = Stored()
     read = {pk: list(_readable(pk, entries)) for pk, entries in batch.items()}
+    of_engines = {pk: [chunk for chunk in chunks if engine_ingest.is_engine(chunk)] for pk, chunks in read.items()}
+    read = {pk: [chunk for chunk in chunks if not engine_ingest.is_engine(chunk)] for pk, chunks in read.items()}
     wanted = {chunk.attempt for chunks in read.values() for chunk in chunks}
     with transaction.atomic():
         _move_cursors(batch)  # first, for it locks the servers: see row_locks.py
@@ -107,6 +74,7 @@ def store(batch: Batch) -> Stored:
                 _take(done, pk, chunk, attempts.get(chunk.attempt), rows)
         LogChunk.objects.bulk_create(rows)
         _save(done, attempts.values())
+        engine_ingest.store(of_engines, done)
     return done
 
 
@@ -155,21 +123,6 @@ def _save(done: Stored, attempts: Iterable[Attempt]) -> None:
         job.save(update_fields=["state", "reason", "started_at", "ended_at", "waiting", "reboot"])
 
 
-def events(chunk: Chunk) -> Iterator[tuple[int, datetime, dict[str, Any]]]:
-    """(line number, time, event) of every event line of a chunk, in order."""
-    for offset, line in enumerate(chunk.raw.split(b"\n")[:-1]):
-        parts = line.split(b"\t", 2)
-        if len(parts) != 3 or parts[1] != b"v":
-            continue
-        try:
-            at = datetime.fromtimestamp(min(max(0, int(parts[0])), LAST_MS) / 1000, UTC)
-            event = json.loads(parts[2])
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(event, dict):
-            yield chunk.first + offset, at, event
-
-
 def fold(attempt: Attempt, line: int, at: datetime, event: dict[str, Any], done: Stored) -> None:
     """Apply one event to its attempt, and to the job where the attempt is the job's newest."""
     act = FOLDS.get(str(event.get("e")))
@@ -196,6 +149,7 @@ def _fold_job(attempt: Attempt, event: dict[str, Any], done: Stored) -> None:
         job.reboot = _reboot(event) if event["e"] == "waiting_reboot" else None
     if event["e"] == "ended":
         host_changes.ended(job, attempt)
+        serve_jobs.ended(job, attempt)
     done.jobs[job.pk] = job
 
 

@@ -1,5 +1,6 @@
-"""Locks on rows, always in one order, so that two transactions never wait for each other: batch, then server (several
-by their numbers), then whatever belongs to the server: its jobs, attempts, rotation, enrolments.
+"""Locks on rows, always in one order, so that two transactions never wait for each other: batch or deployment, then
+server (several by their numbers), then whatever belongs to the server: its attempts, jobs, replicas, rotation,
+enrolments.
 
 The row of the server is the mutex of all that is decided about it. FOR NO KEY UPDATE excludes other deciders alone:
 who only writes a row that points to the server, an entry of its history for instance, need not wait.
@@ -7,7 +8,7 @@ who only writes a row that points to the server, an entry of its history for ins
 
 from collections.abc import Iterable
 
-from deployments.models import Artifact, Job, Server
+from deployments.models import Artifact, Deployment, Gateway, Job, Replica, Server
 
 
 def lock_server(pk: int) -> Server:
@@ -38,3 +39,25 @@ def lock_job(pk: int) -> Job:
 def lock_artifact(pk: int) -> Artifact:
     """The artifact's row as it is now, locked after every server's. Raises Artifact.DoesNotExist."""
     return Artifact.objects.select_for_update(no_key=True).get(pk=pk)
+
+
+def lock_deployment(pk: int) -> Deployment:
+    """The deployment's row as it is now with its revision, locked before any server. Raises DoesNotExist."""
+    rows = Deployment.objects.select_for_update(no_key=True, of=("self",)).select_related("revision", "owner")
+    return rows.get(pk=pk)
+
+
+def lock_replica(pk: int) -> Replica:
+    """The replica's row as it is now, locked after those of all its servers. Raises Replica.DoesNotExist."""
+    seen = Replica.objects.only("server_id", "nodes").get(pk=pk)
+    hold_servers(seen.server_ids)
+    rows = Replica.objects.select_for_update(no_key=True, of=("self",))
+    return rows.select_related("server", "deployment", "revision", "serve_job", "stop_job").get(pk=pk)
+
+
+def lock_gateway(pk: int) -> Gateway:
+    """The gateway with `server` and `deployment` at hand, locked after its server. Raises Gateway.DoesNotExist."""
+    server = lock_server(Gateway.objects.only("server_id").get(pk=pk).server_id)
+    gateway = Gateway.objects.select_for_update(no_key=True, of=("self",)).select_related("deployment").get(pk=pk)
+    gateway.server = server
+    return gateway

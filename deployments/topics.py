@@ -1,8 +1,12 @@
-"""Topics of jobs: `jobs` tells every change of state, `job:<id>` one job's state and log.
+"""Topics of jobs and deployments: `jobs` tells every change of state, `job:<id>` one job's state and log.
 
 `artifacts`, `batches`, `batch:<id>`, `campaigns`, `campaign:<id>`, `join:<id>` and `join-many:<id>` only say that
 something has moved ("moved": {id}); the page asks for it anew. `doubt` says that the console doubts itself or does so
 no more ("moved": {on}).
+
+`deployment:<id>` has "deployment", what services/deployment_json.of says, whenever something of it changes and at most
+once a second while its engines tell their numbers; `deployments` only says that one has moved. `replica:<id>` speaks as
+`job:<id>` does, see services/engine_logs.py.
 """
 
 import re
@@ -16,8 +20,8 @@ from console.errors import NotFound
 from console.live import Present, Told, Topic, viewer
 from console.message import newest, newest_of_each
 from console.models import User
-from deployments.models import Attempt, Batch, Campaign, Enrolment, Job, JoinMany
-from deployments.services import logs
+from deployments.models import Attempt, Batch, Campaign, EngineLog, Enrolment, Job, JoinMany, Replica
+from deployments.services import deployment_json, logs, replica_live
 from deployments.services.jobs import as_json
 
 MOST_LINES = 500  # what a socket sends of the past; more than that the page fetches over HTTP, as it needs it
@@ -42,7 +46,10 @@ def history(match: re.Match[str], attempt: str, after: int) -> Sequence[Told]:
     "log": {attempt, first, n, text}, text being raw spool records joined by newlines.
     "behind": {attempt, first, total}: lines `first` … `total` are there and not sent.
     """
-    row = Attempt.objects.filter(pk=attempt, job_id=int(match["id"])).first()
+    return _lines_after(Attempt.objects.filter(pk=attempt, job_id=int(match["id"])).first(), attempt, after)
+
+
+def _lines_after(row: logs.Head | None, attempt: str, after: int) -> Sequence[Told]:
     if row is None or row.next_line - 1 <= after:
         return []
     total = row.next_line - 1
@@ -104,7 +111,37 @@ def present_doubt(match: re.Match[str]) -> Present:
     return Present([Told("moved", {"on": bool(doubt.read())})])
 
 
+def present_deployment(match: re.Match[str]) -> Present:
+    """The deployment as it is. Raises NotFound."""
+    row = deployment_json.rows().filter(pk=int(match["id"])).first()
+    if row is None:
+        raise NotFound(
+            _("There is no such deployment."),
+            _("Open the list of deployments and choose one."),
+            code="no_such_deployment",
+        )
+    return Present([Told("deployment", deployment_json.of(row))])
+
+
+def present_replica(match: re.Match[str]) -> Present:
+    """The replica's present state and the newest piece of its log. Raises NotFound."""
+    rows = Replica.objects.select_related("server", "revision", "serve_job", "stop_job")
+    row = rows.filter(pk=int(match["id"])).first()
+    if row is None:
+        raise NotFound(_("There is no such replica."), _("Open its deployment and choose one."), code="no_such_replica")
+    piece = row.logs.order_by("-n").values_list("pk", flat=True).first()
+    return Present([Told("state", deployment_json.replica(row, replica_live.read([row.pk]).get(row.pk, {})))], piece)
+
+
+def replica_history(match: re.Match[str], attempt: str, after: int) -> Sequence[Told]:
+    """The same as `history` of a piece of an engine's log."""
+    return _lines_after(EngineLog.objects.filter(pk=attempt, replica_id=int(match["id"])).first(), attempt, after)
+
+
 TOPICS = [
+    Topic(r"deployments", viewer, conflate=newest),
+    Topic(r"deployment:(?P<id>[1-9]\d{0,17})", viewer, present_deployment, conflate=newest),
+    Topic(r"replica:(?P<id>[1-9]\d{0,17})", viewer, present_replica, history=replica_history),
     Topic(r"doubt", viewer, present_doubt, conflate=newest),
     Topic(r"join:(?P<id>[1-9]\d{0,17})", administrator, present_join, conflate=newest),
     Topic(r"join-many:(?P<id>[1-9]\d{0,17})", administrator, present_join_many, conflate=newest),

@@ -11,7 +11,7 @@ import platform
 from collections.abc import Callable
 from typing import Any
 
-from deployments.agent import VERSION, as_root, facts_software, facts_system, install, stack_root
+from deployments.agent import VERSION, as_root, facts_cluster, facts_software, facts_system, install, stack_root
 from deployments.agent.config import Config
 from deployments.agent.facts_host import FactsHost
 from deployments.agent.models import root as models_root
@@ -36,6 +36,7 @@ PARTS: list[tuple[tuple[str, ...], Callable[[FactsHost], Facts]]] = [
     (("pythons",), facts_software.pythons),
     (("containers",), facts_software.containers),
     (("pci",), facts_software.cards),
+    (("kubernetes",), facts_cluster.kubernetes),
 ]
 
 
@@ -58,6 +59,7 @@ def gather(host: FactsHost, config: Config) -> Facts:
         "install": installation(config),
         "topology": topology(host.env, host.run_tool),
         "root": as_root.state(config),
+        "systemd": has_units(host, config),
         "stacks_root": host.stacks,
         "models_root": models_root.of(config),
         **(stack_root.UNKNOWN if config.simulated else stack_root.links(host.stacks)),
@@ -92,6 +94,14 @@ def installation(config: Config) -> Facts | None:
     """Where the agent lies and whether it can take itself away; None where it was not joined by the command."""
     found = install.at(config)
     return {"prefix": str(found.prefix), "removes_itself": install.removable(config) is not None} if found else None
+
+
+def has_units(host: FactsHost, config: Config) -> bool:
+    """Whether engines of this agent could have units of systemd, as far as the server goes; root must put them."""
+    try:
+        return host.exists("/run/systemd/system") and install.at(config) is not None
+    except Trouble:
+        return False
 
 
 def topology(env: dict[str, str], run: Run) -> dict[str, Any] | None:

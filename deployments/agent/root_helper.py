@@ -26,7 +26,7 @@ import time
 import typing
 
 # ruff: noqa: PTH100, PTH101, PTH102, PTH103, PTH105, PTH110, PTH115, PTH116, PTH118, PTH119, PTH120, PTH123, PTH202
-# ruff: noqa: PTH208, SIM115 - as few modules as can be, and a lock that is kept open
+# ruff: noqa: PTH108, PTH112, PTH208, SIM115 - as few modules as can be, and a lock that is kept open
 
 LOG = "/var/log/ascend-console-root.log"
 LOG_BYTES = 1024 * 1024
@@ -49,6 +49,9 @@ FILE = r"(?:Ascend|Atlas)-[A-Za-z0-9][A-Za-z0-9._+-]{0,180}\.run"
 DIGEST = r"[0-9a-f]{64}"
 NUMBER = r"[0-9]{1,3}"
 DEVICE_LIST = NUMBER + "(?:," + NUMBER + "){0,127}"  # of /dev/davinci<number>
+ENGINE = r"e[0-9]{1,10}"  # a replica's, as its folder below the agent's state is called
+# A model's folder: no blank, no sign that a unit file or a shell reads, and no way up.
+MODEL = r"/|(?!.*/\.\.?(?:/|$))(?:/[A-Za-z0-9._+@=,-]{1,255}){1,40}"
 NPU_SMI = ("/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi", "/usr/bin/npu-smi")
 SHUTDOWN = ("/usr/sbin/shutdown", "/sbin/shutdown")
 # Joining puts it beside this file where root alone decides what it runs: the agent removes itself from this server.
@@ -97,6 +100,10 @@ ACTIONS = {
     "npu-holders": ([], []),
     "stop-exporters": ([], []),
     "start-exporters": ([], []),
+    "engine-unit": ([ENGINE, MODEL], []),
+    "engine-start": ([ENGINE], []),
+    "engine-tidy": ([ENGINE], []),
+    "engine-remove": ([ENGINE], []),
 }
 # What changes driver or firmware: not while anybody holds an NPU, and it ends by itself, whoever goes away.
 HOST = (
@@ -136,7 +143,7 @@ def main(arguments: "list[str]") -> int:
     note("runs " + " ".join(arguments))
     os.umask(0o022)
     try:
-        code = inside() if inside else do(arguments[0], arguments[1:], command)
+        code = inside(*arguments[1:]) if inside else do(arguments[0], arguments[1:], command)
     except Refused as refused:
         note("refused " + arguments[0] + ": " + str(refused))
         return refuse(str(refused), refused.code)
@@ -423,7 +430,145 @@ def keep(stopped: "list[list[str]]") -> None:
         raise Refused(OWN + " takes nothing: " + str(error), NO_ROOM) from None
 
 
-INSIDE = {"npu-holders": say_holders, "stop-exporters": stop_exporters, "start-exporters": start_exporters}
+# ---------- units of engines ----------
+
+UNITS = "/etc/systemd/system/"
+SYSTEMD = "/run/systemd/system"
+SYSTEMCTL = ("/usr/bin/systemctl", "/bin/systemctl")
+# The same text stands in deployments/serving/unit.py, and a test holds the two together. All that runs by it runs as
+# the agent's account, with the agent's own Python and code.
+UNIT_TEXT = """\
+[Unit]
+Description=Ascend Console engine {name}
+Wants=network-online.target
+After=network-online.target
+RequiresMountsFor={model} {state}
+StartLimitIntervalSec=600
+StartLimitBurst=5
+
+[Service]
+User={account}
+Environment="PYTHONPATH={prefix}/current/lib"
+Environment="PYTHONUNBUFFERED=1"
+Environment="HOME={prefix}"
+WorkingDirectory={state}/engines/{name}
+ExecStartPre={python} -m deployments.agent.serving.await_npus {state}/engines/{name}
+ExecStart={python} -m deployments.agent.engines.keeper {state}/engines/{name} --config {prefix}/etc/config.json --once
+TimeoutStartSec=660
+Restart=on-failure
+RestartSec=10
+KillMode=mixed
+TimeoutStopSec=90
+SendSIGHUP=no
+OOMPolicy=continue
+UMask=0077
+LimitNOFILE=1048576
+LimitMEMLOCK=infinity
+TasksMax=infinity
+
+[Install]
+WantedBy=multi-user.target
+"""
+FOLDER = re.compile(r"(?:/[A-Za-z0-9._+@=,-]{1,255}){1,40}")
+
+
+def unit_name(engine: str) -> str:
+    return "ascend-console-" + engine + ".service"
+
+
+def place() -> str:
+    """The folder of the installation that this helper belongs to. Raises Refused."""
+    own = os.path.realpath(__file__)
+    prefix = os.path.dirname(os.path.dirname(own))
+    if own != prefix + "/bin/root-helper" or not FOLDER.fullmatch(prefix):
+        raise Refused("this agent was not installed by joining, so its engines get no units", 69)
+    return prefix
+
+
+def unit_text(engine: str, model: str) -> str:
+    """Raises Refused where nobody but root asks: its engines would run as root."""
+    prefix, account = place(), os.environ.get("SUDO_USER", "")
+    if not re.fullmatch(ACCOUNT, account) or account == "root":
+        raise Refused("an engine runs as the agent's own account, and root alone has asked", NOT_OURS)
+    return UNIT_TEXT.format(
+        name=engine, model=model, prefix=prefix, state=prefix + "/state", python=prefix + "/venv/bin/python",
+        account=account,
+    )  # fmt: skip
+
+
+def put_unit(engine: str, model: str) -> int:
+    """Write the unit anew and have systemd read it; it begins with the server from then on."""
+    text, path = unit_text(engine, model), UNITS + unit_name(engine)
+    must_be_roots(UNITS.rstrip("/"))
+    try:
+        descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(path + ".new", path)
+    except OSError as error:
+        raise Refused(path + " cannot be written: " + str(error), NO_ROOM) from None
+    return systemd("daemon-reload") or systemd("enable", "--quiet", unit_name(engine))
+
+
+def start_unit(engine: str) -> int:
+    """Start it; that it failed often before does not count any more. --no-block: the way to its NPUs may be long."""
+    systemd("reset-failed", unit_name(engine), quiet=True)
+    return systemd("restart", "--no-block", unit_name(engine))
+
+
+def tidy_unit(engine: str) -> int:
+    """Remove the unit where it neither runs nor begins."""
+    if os.path.lexists(UNITS + unit_name(engine)) and says(engine) in ("active", "activating", "reloading"):
+        return 0
+    return remove_unit(engine)
+
+
+def says(engine: str) -> str:
+    """The state of the unit in systemd's own word, '' where it has none."""
+    asked = subprocess.run(
+        [program(), "is-active", unit_name(engine)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, env=ENVIRONMENT, cwd="/", timeout=DEAF_S,
+    )  # fmt: skip
+    return asked.stdout.decode("utf-8", "replace").strip()
+
+
+def remove_unit(engine: str) -> int:
+    """Stop what is left of it and take it away; nothing to do where there is none."""
+    path = UNITS + unit_name(engine)
+    if not os.path.lexists(path):
+        return 0
+    code = systemd("disable", "--now", "--quiet", unit_name(engine))
+    try:
+        os.unlink(path)
+    except OSError as error:
+        raise Refused(path + " cannot be removed: " + str(error), NO_ROOM) from None
+    systemd("reset-failed", unit_name(engine), quiet=True)
+    return systemd("daemon-reload") or code
+
+
+def program() -> str:
+    """Raises Refused where systemd does not run this server."""
+    found = next((path for path in SYSTEMCTL if is_program(path)), "")
+    if not found or not os.path.isdir(SYSTEMD):
+        raise Refused("systemd does not run this server", 69)
+    return found
+
+
+def systemd(*words: str, **how: bool) -> int:
+    return run([program(), *words], {}, quiet=how.get("quiet", False))
+
+
+INSIDE = {
+    "npu-holders": say_holders,
+    "stop-exporters": stop_exporters,
+    "start-exporters": start_exporters,
+    "engine-unit": put_unit,
+    "engine-start": start_unit,
+    "engine-tidy": tidy_unit,
+    "engine-remove": remove_unit,
+}  # type: typing.Dict[str, typing.Callable[..., int]]
 
 # ---------- running ----------
 

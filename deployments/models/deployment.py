@@ -46,6 +46,8 @@ class Deployment(models.Model):
     `stopped` wishes no replica and keeps `replicas` for the next start. `servers` are the names that may be used, []
     for all. `schedule`: [{"at": "08:00", "days": [0…6], "replicas": 4}], local time. `rollout`: None, or what
     services/rollout.py wrote. `api_key` is what engines of it ask for; `drain_s` is how long running requests get.
+    What of the schedule was due before `schedule_at` is done; a replica that failed before `tried_at` keeps nobody
+    from starting another one. With `replace_lost` one is started elsewhere for a replica whose server has gone.
     """
 
     name = models.SlugField(max_length=63)
@@ -65,6 +67,9 @@ class Deployment(models.Model):
     drain_s = models.PositiveIntegerField(default=600)
     api_key = models.CharField(max_length=64, default=new_key)
     reason = models.JSONField(null=True, blank=True)  # [zh, en], why the wish is not met; None where it is or may be
+    schedule_at = models.DateTimeField(default=timezone.now)
+    tried_at = models.DateTimeField(null=True, blank=True)
+    replace_lost = models.BooleanField(default=False)
     created_at = models.DateTimeField(default=timezone.now)
     deleted_at = models.DateTimeField(null=True, blank=True)
 
@@ -165,6 +170,11 @@ class Replica(models.Model):
     def name(self) -> str:
         """As its folder and its unit on the server are called."""
         return f"e{self.pk}"
+
+    @property
+    def server_ids(self) -> list[int]:
+        """Of all the servers it runs on, the one that it answers on first."""
+        return list(dict.fromkeys([self.server_id, *(node["server"] for node in self.nodes)]))
 
 
 class EngineLog(models.Model):

@@ -24,7 +24,7 @@ from deployments import kinds, queues
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import ENDED
 from deployments.row_locks import lock_job, lock_server
-from deployments.services import approvals, filling, root_access, speaking, waiting
+from deployments.services import approvals, filling, reserved, root_access, speaking, waiting
 from deployments.steps import BadParams, Text, read_params
 
 log = logging.getLogger(__name__)
@@ -291,7 +291,7 @@ def check_present(server: Server) -> None:
 
 
 def check_cordons(server: Server, locks: Sequence[str]) -> None:
-    """Raises Conflict where the job would take an NPU that is cordoned."""
+    """Raises Conflict where the job would take an NPU that is cordoned, or promised to somebody else."""
     if lock := waiting.cordoned_lock(server, locks):
         bus_id = waiting.bus_id_of(lock)
         raise Conflict(
@@ -300,6 +300,8 @@ def check_cordons(server: Server, locks: Sequence[str]) -> None:
             _("Choose another NPU, or uncordon this one on the page of %(server)s.") % {"server": server.name},
             code="npu_cordoned",
         )
+    if reserved.names_npu(locks) and (found := reserved.in_the_way(reserved.of(server), locks)):
+        raise reserved.taken(server, *found)
 
 
 def find_kind(kind: str) -> ModuleType:

@@ -1,4 +1,4 @@
-"""Read the log of an attempt: ranges of raw spool records, and the whole as plain text.
+"""Read the log of an attempt or of an engine: ranges of raw spool records, and the whole as plain text.
 
 A record is `<epoch_ms>\\t<kind>\\t<text>`; its place in the stream, from 1, is its line number. The kinds are those of
 deployments/agent/spool.py: o e s text, p progress being redrawn, + goes on, g gap, v event (JSON).
@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from deployments.ingest import LAST_MS
-from deployments.models import Attempt, LogChunk
+from django.db.models import QuerySet
+
+from deployments.chunks import LAST_MS
+from deployments.models import Attempt, EngineChunk, EngineLog, LogChunk
+
+Head = Attempt | EngineLog  # the row of a log: `next_line`, and its `chunks`
 
 MAX_LINES = 2000
 MAX_HELD = 1024 * 1024  # characters of a line that goes on and on
@@ -29,14 +33,14 @@ class Lines:
     text: str
 
 
-def after(attempt: Attempt, line: int, n: int = MAX_LINES) -> Lines:
+def after(head: Head, line: int, n: int = MAX_LINES) -> Lines:
     """At most `n` records that follow `line`; fewer where they are long. Ask again from the last one."""
-    total = attempt.next_line - 1
+    total = head.next_line - 1
     first = max(1, line + 1)
     last = min(total, first + min(n, MAX_LINES) - 1)
     records: list[bytes] = []
     size = 0
-    for record in _records(attempt, first, last):
+    for record in _records(head, first, last):
         size += len(record) + 1
         if records and size > MAX_BYTES:
             break
@@ -44,12 +48,12 @@ def after(attempt: Attempt, line: int, n: int = MAX_LINES) -> Lines:
     return _lines(first, records, total)
 
 
-def before(attempt: Attempt, line: int, n: int = MAX_LINES) -> Lines:
+def before(head: Head, line: int, n: int = MAX_LINES) -> Lines:
     """At most `n` records right before `line`; fewer where they are long."""
-    total = attempt.next_line - 1
+    total = head.next_line - 1
     last = min(total, line - 1)
     first = max(1, last - min(n, MAX_LINES) + 1)
-    records = list(_records(attempt, first, last))
+    records = list(_records(head, first, last))
     size = kept = 0
     for record in reversed(records):
         size += len(record) + 1
@@ -59,20 +63,20 @@ def before(attempt: Attempt, line: int, n: int = MAX_LINES) -> Lines:
     return _lines(last - kept + 1 if kept else first, records[len(records) - kept :], total)
 
 
-def tail(attempt: Attempt, n: int = 500) -> Lines:
+def tail(head: Head, n: int = 500) -> Lines:
     """The last `n` records."""
-    return before(attempt, attempt.next_line, n)
+    return before(head, head.next_line, n)
 
 
 def _lines(first: int, records: list[bytes], total: int) -> Lines:
     return Lines(first, len(records), total, b"\n".join(records).decode("utf-8", "replace"))
 
 
-def _records(attempt: Attempt, first: int, last: int) -> Iterator[bytes]:
+def _records(head: Head, first: int, last: int) -> Iterator[bytes]:
     """Records `first` … `last`. Two indexed queries, whatever the length of the log."""
     if last < first:
         return
-    chunks = LogChunk.objects.filter(attempt_id=attempt.pk, first__lte=last).order_by("first")
+    chunks = head.chunks.filter(first__lte=last).order_by("first")
     start = chunks.filter(first__lte=first).order_by("-first").values_list("first", flat=True).first()
     found = chunks.filter(first__gte=start) if start is not None else chunks
     for chunk_first, data in found.values_list("first", "data").iterator(chunk_size=16):
@@ -91,8 +95,17 @@ def unpack(data: bytes | memoryview) -> list[bytes]:
 
 def chunks_after(attempt_id: str, line: int, count: int = 8) -> list[tuple[int, int, list[bytes]]]:
     """The next `count` stored chunks past `line` as (first, n, records): how a whole log is read in bounded memory."""
-    rows = LogChunk.objects.filter(attempt_id=attempt_id, first__gt=line).order_by("first")[:count]
-    return [(row.first, row.n, unpack(row.data)) for row in rows]
+    return _next_chunks(LogChunk.objects.filter(attempt_id=attempt_id), line, count)
+
+
+def engine_chunks_after(log_id: str, line: int, count: int = 8) -> list[tuple[int, int, list[bytes]]]:
+    """The same of a piece of an engine's log."""
+    return _next_chunks(EngineChunk.objects.filter(log_id=log_id), line, count)
+
+
+def _next_chunks(rows: QuerySet[Any], line: int, count: int) -> list[tuple[int, int, list[bytes]]]:
+    found = rows.filter(first__gt=line).order_by("first")[:count]
+    return [(row.first, row.n, unpack(row.data)) for row in found]
 
 
 class PlainText:
@@ -163,6 +176,10 @@ def _event_words(text: str) -> str:
     try:
         event: dict[str, Any] = json.loads(text)
         name = event["e"]
+        if name == "started" and "replica" in event:
+            return f"engine started, pid {event['pid']}: {' '.join(map(str, event['argv']))}"
+        if name == "engine":
+            return f"engine {event['state']}" + (f", {event['reason'][1]}" if event.get("reason") else "")
         if name == "started":
             return f"started on {event['host']}, runner {event['pid']}"
         if name == "cancelling":

@@ -1,13 +1,13 @@
 """Which NPU a job takes that needs any one of its server."""
 
 from deployments.models import Npu, Server
-from deployments.services import in_use, waiting
+from deployments.services import in_use, reserved, waiting
 
 
 def names_of_one(server: Server) -> list[str]:
-    """The names by which a job holds one NPU: its bus id, and its chip's. The first that is not cordoned, that no job
-    holds or waits for, and without a process as far as is known; [] where no NPU is known, or all are cordoned. Rows
-    of lost cards stay: those of the newest reading have its time."""
+    """The names by which a job holds one NPU: its bus id, and its chip's. The first that is neither cordoned nor
+    promised to somebody, that no job holds or waits for, and without a process as far as is known; [] where no NPU is
+    known, or none may be had. Rows of lost cards stay: those of the newest reading have its time."""
     held = {lock for job in waiting.on_servers([server.pk]).get(server.pk, []) for lock in job.locks}
     used = {(one.get("npu"), one.get("chip") or 0) for one in in_use.processes(server) or []}
 
@@ -17,7 +17,9 @@ def names_of_one(server: Server) -> list[str]:
 
     rows = list(server.npus.exclude(bus_id=None))
     newest = max((npu.seen_at for npu in rows), default=None)
+    kept = reserved.of(server)
     free = [npu for npu in rows if npu.seen_at == newest and f"{npu.bus_id}".upper() not in server.cordons]
+    free = [npu for npu in free if not any(reserved.covers(name, f"{npu.bus_id}") for name in kept)]
     return _names(min(free, key=in_the_way)) if free else []
 
 

@@ -7,52 +7,31 @@ from django.utils.translation import gettext as _
 from console.errors import Conflict, Invalid
 from deployments.models import Npu, Server
 from deployments.services import filling
-
-NEAR = ("HCCS", "UB", "SIO")  # words of the topology for NPUs that are one ring
+from deployments.serving import topology
 
 
 def together(server: Server, npu: Npu) -> list[Npu]:
     """The NPUs that are reset with this one: its card, and its ring; all of the server where the ring is not known."""
     every = list(server.npus.order_by("device_index"))
-    links = _links(server.facts.get("topology"))
-    names = _names(every, links)
-    if names is None:
+    links = topology.links(server.facts.get("topology"))
+    called = topology.names_of([(one.npu_id, one.device_index) for one in every], set(links))
+    if called is None:
         return every
+    names = {one.pk: name for one, name in zip(every, called, strict=True)}
     reached, open_ = {npu.pk}, [npu]
     while open_:
         one = open_.pop()
         for other in every:
-            near = any(word.upper().startswith(NEAR) for word in _words(links, names[one.pk], names[other.pk]))
+            near = any(word.upper().startswith(topology.NEAR) for word in _words(links, names[one.pk], names[other.pk]))
             if other.pk not in reached and (near or other.npu_id == one.npu_id):
                 reached.add(other.pk)
                 open_.append(other)
     return [one for one in every if one.pk in reached]
 
 
-def _links(topology: Any) -> dict[str, dict[str, str]]:
-    """{name: {name: word}} of what a server tells; {} where it tells nothing that can be read."""
-    links = topology.get("links") if isinstance(topology, dict) else None
-    if not isinstance(links, dict):
-        return {}
-    return {
-        str(name): {str(other): str(word) for other, word in row.items()}
-        for name, row in links.items()
-        if isinstance(row, dict)
-    }
-
-
 def _words(links: dict[str, dict[str, str]], one: str, other: str) -> list[str]:
     found = (links.get(one, {}).get(other), links.get(other, {}).get(one))
     return [word for word in found if word]
-
-
-def _names(every: list[Npu], links: dict[str, dict[str, str]]) -> dict[int, str] | None:
-    """{Npu's pk: its name in the topology}: by its id, or by its number where each chip has a row; None for neither."""
-    for naming in ("npu_id", "device_index"):
-        names = {npu.pk: f"NPU{getattr(npu, naming)}" for npu in every}
-        if links and set(names.values()) == set(links):
-            return names
-    return None
 
 
 def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ resumed queue) calls `jobs.release`, and ingest does so for every server every f
 of it happens under the lock on the server's row, so that two deciders see each other's jobs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -23,9 +23,12 @@ from deployments import kinds
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import UNDER_WAY
 from deployments.row_locks import lock_server
+from deployments.services import reserved
+from deployments.services.reserved import Held
 
-IN_MAINTENANCE = ("check", "cleanup_look", "drivers")  # kinds that start while a server is in maintenance
-NPU_LOCK = "npu:"
+IN_MAINTENANCE = ("check", "cleanup_look", "drivers", "stop")  # kinds that start while a server is in maintenance
+WHILE_DRAINING = ("stop",)  # a server is not drained before its engines have stopped
+NPU_LOCK = reserved.NPU_LOCK
 # Why nothing starts on a server, and how a job that waits says so.
 WHY = {
     "gone": gettext_noop("waits: the server was decommissioned"),
@@ -39,13 +42,15 @@ SWITCHES = ("maintenance", "queue_paused", "draining", "quarantine", "cordons", 
 
 @dataclass(frozen=True)
 class Wait:
-    """Why a job waits. `why` is one of WHY, cordoned or locks; `place` counts from 1 among those that wait for the
-    same; `holder` is who holds the lock, or who waits in front where the holder is gone just now."""
+    """Why a job waits. `why` is one of WHY, cordoned, reserved (`keeper` has its NPU) or locks; `place` counts from 1
+    among those that wait for the same; `holder` is who holds the lock, or who waits in front where the holder is gone
+    just now."""
 
     why: str
     place: int
     holder: Job | None
     lock: str = ""
+    keeper: Held | None = None
 
     def words(self) -> str:
         """In the reader's language: "waits for job #12 (Check a server) · place 2"."""
@@ -53,6 +58,11 @@ class Wait:
             told = _(WHY[self.why])
         elif self.why == "cordoned":
             told = _("waits: NPU %(bus_id)s is cordoned") % {"bus_id": bus_id_of(self.lock)}
+        elif self.keeper:
+            told = _("waits: NPU %(npu)s is kept for %(holder)s") % {
+                "npu": self.lock[len(NPU_LOCK) :],
+                "holder": pick(self.keeper.words()),
+            }
         elif self.holder is None:
             told = _("starts in a moment")
         else:
@@ -75,7 +85,7 @@ def standstill(server: Server, kind: str) -> str:
         return "quarantine"
     if server.queue_paused:
         return "paused"
-    if server.draining:
+    if server.draining and kind not in WHILE_DRAINING:
         return "draining"
     return "maintenance" if server.maintenance and kind not in IN_MAINTENANCE else ""
 
@@ -88,6 +98,11 @@ def bus_id_of(lock: str) -> str:
 def cordoned_lock(server: Server, locks: Iterable[str]) -> str:
     """The first of these locks that is an NPU which is cordoned, or ''."""
     return next((lock for lock in locks if bus_id_of(lock) in server.cordons), "") if server.cordons else ""
+
+
+def kept_for(servers: Iterable[int], jobs: Iterable[Job]) -> dict[int, dict[str, Held]]:
+    """{server id: {NPU: who holds it}}. One query, none where none of the jobs is about an NPU."""
+    return reserved.on_servers(servers) if any(reserved.names_npu(job.locks) for job in jobs) else {}
 
 
 def on_servers(servers: Iterable[int]) -> dict[int, list[Job]]:
@@ -103,13 +118,20 @@ def on_servers(servers: Iterable[int]) -> dict[int, list[Job]]:
     return found
 
 
-def look(server: Server, kind: str, locks: Sequence[str], others: Sequence[Job], pk: int | None = None) -> Wait | None:
-    """What job `pk` (None: one that is not queued yet) has to wait for among `others` of its server, or None."""
+def look(
+    server: Server, kind: str, locks: Sequence[str], others: Sequence[Job], pk: int | None = None,
+    kept: Mapping[str, Held] | None = None,
+) -> Wait | None:  # fmt: skip
+    """What job `pk` (None: one that is not queued yet) has to wait for among `others` of its server, or None. `kept`
+    is whom its NPUs are promised to."""
     ahead = [job for job in others if job.pk != pk and (pk is None or not job.waiting or job.pk < pk)]
     if why := standstill(server, kind):
         return Wait(why, 1 + sum(job.waiting for job in ahead), None)
     if cordoned := cordoned_lock(server, locks):
         return Wait("cordoned", 1 + sum(job.waiting and cordoned in job.locks for job in ahead), None, cordoned)
+    if found := reserved.in_the_way(kept or {}, locks):
+        lock = f"{NPU_LOCK}{found[0]}"
+        return Wait("reserved", 1 + sum(job.waiting and lock in job.locks for job in ahead), None, lock, found[1])
     wanted = set(locks)
     shared = [job for job in ahead if wanted & set(job.locks) or _restarts(job)]
     if not shared:
@@ -175,10 +197,12 @@ def _refusal(name: str, found: Wait) -> Conflict:
 def explain(jobs: Iterable[Job]) -> dict[int, Wait]:
     """{job id: why it waits} for those of the jobs that wait; `server` is at hand. One query, none where none waits."""
     waiting = [job for job in jobs if job.waiting and job.state == JobState.QUEUED]
-    others = on_servers(job.server_id for job in waiting) if waiting else {}
+    ids = {job.server_id for job in waiting}
+    others, kept = on_servers(ids) if ids else {}, kept_for(ids, waiting)
     told = {}
     for job in waiting:
-        found = look(job.server, job.kind, job.locks, others.get(job.server_id, []), job.pk)
+        there = others.get(job.server_id, [])
+        found = look(job.server, job.kind, job.locks, there, job.pk, kept.get(job.server_id))
         told[job.pk] = found or Wait("locks", 1, None)
     return told
 
@@ -189,7 +213,8 @@ def take_free(server_id: int) -> list[Attempt]:
     A job that stays keeps its locks from those behind it: nobody overtakes. Within a transaction of the caller.
     """
     server = lock_server(server_id)
-    free = free_of(server, on_servers([server_id]).get(server_id, []))
+    there = on_servers([server_id]).get(server_id, [])
+    free = free_of(server, there, kept_for([server_id], there).get(server_id))
     if not free:
         return []
     # The time it waited for others does not count against the time it is valid for.
@@ -199,31 +224,34 @@ def take_free(server_id: int) -> list[Attempt]:
     return list({attempt.job_id: attempt for attempt in found.select_related("job__server", "job__requester")}.values())
 
 
-def may_not_start(server: Server, job: Job) -> str:
-    """Why the server itself, not another job, holds this one back, or ''."""
-    return standstill(server, job.kind) or cordoned_lock(server, job.locks)
+def may_not_start(server: Server, job: Job, kept: Mapping[str, Held] | None = None) -> str:
+    """Why the server itself or a promise, not another job, holds this one back, or ''."""
+    if why := standstill(server, job.kind) or cordoned_lock(server, job.locks):
+        return why
+    return "reserved" if reserved.in_the_way(kept or {}, job.locks) else ""
 
 
-def free_of(server: Server, there: Sequence[Job]) -> list[int]:
+def free_of(server: Server, there: Sequence[Job], kept: Mapping[str, Held] | None = None) -> list[int]:
     """Ids of the waiting jobs among those of one server that may start now."""
     held: set[str] = set()
     free: list[int] = []
     if any(map(_restarts, there)):
         return free
     for job in sorted(there, key=lambda job: (job.waiting, job.pk)):
-        if job.waiting and not may_not_start(server, job) and not held & set(job.locks):
+        if job.waiting and not may_not_start(server, job, kept) and not held & set(job.locks):
             free.append(job.pk)
         held |= set(job.locks)
     return free
 
 
 def servers_with_room() -> list[int]:
-    """Ids of the servers on which a waiting job may start. Three queries and no lock: `take_free` decides."""
+    """Ids of the servers on which a waiting job may start. Few queries and no lock: `take_free` decides."""
     rows = Job.objects.filter(state=JobState.QUEUED, waiting=True)
     ids = set(rows.order_by().values_list("server_id", flat=True))
     servers = Server.objects.only("pk", *SWITCHES).in_bulk(ids) if ids else {}
     there = on_servers(ids) if ids else {}
-    return sorted(pk for pk, server in servers.items() if free_of(server, there.get(pk, [])))
+    kept = kept_for(ids, (job for jobs in there.values() for job in jobs if job.waiting))
+    return sorted(pk for pk, server in servers.items() if free_of(server, there.get(pk, []), kept.get(pk)))
 
 
 def hold_back(server: Server, withdraw: Any) -> int:
@@ -238,8 +266,10 @@ def hold_back(server: Server, withdraw: Any) -> int:
             started_at=None, next_line=1, pushes=1,
         )  # fmt: skip
         taken = 0
-        for attempt in unseen.select_related("job"):
-            if may_not_start(server, attempt.job) and withdraw(attempt):
+        found = list(unseen.select_related("job"))
+        kept = kept_for([server.pk], (attempt.job for attempt in found)).get(server.pk)
+        for attempt in found:
+            if may_not_start(server, attempt.job, kept) and withdraw(attempt):
                 Attempt.objects.filter(pk=attempt.pk).update(pushed_at=None, pushes=0)
                 taken += Job.objects.filter(pk=attempt.job_id).update(waiting=True)
     return taken

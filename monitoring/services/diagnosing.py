@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from console import audit
 from console.errors import Conflict
 from console.models import User
-from deployments.ingest import Chunk
+from deployments.chunks import Chunk
 from deployments.models import Attempt, Job, JobState
 from deployments.services import jobs, logs
 from monitoring import diagnoses

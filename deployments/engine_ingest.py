@@ -1,0 +1,108 @@
+"""Chunks of engines' logs into rows, with the guarantees of deployments/ingest.py, within its transaction.
+
+On the wire a piece is called `e<replica>-<n>`. Only the servers of that replica may write it; its row is made with its
+first chunk. Where a replica runs on several servers, the pieces of the others are rows of their own.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from deployments.chunks import EVENT, Chunk, events
+from deployments.models import EngineChunk, EngineLog, Replica
+from deployments.services import reconcile_asking, remedy_asking, replica_events, replica_now
+
+if TYPE_CHECKING:
+    from deployments.ingest import Stored
+
+PIECE = re.compile(r"e([1-9]\d{0,17})-([1-9]\d{0,5})", re.ASCII)
+A_NODE = 1_000_000  # pieces of one server are fewer
+MOST_EXIT = 2**31 - 1
+
+
+def is_engine(chunk: Chunk) -> bool:
+    return PIECE.fullmatch(chunk.attempt) is not None
+
+
+def store(found: Mapping[int, Sequence[Chunk]], done: "Stored") -> None:
+    """Store the chunks of each server (id); their rows are locked by the caller. Notes in `done` what was done."""
+    wanted = {_numbers(chunk)[0] for chunks in found.values() for chunk in chunks}
+    if not wanted:
+        return
+    rows = Replica.objects.select_for_update(no_key=True, of=("self",)).filter(pk__in=wanted).order_by("pk")
+    replicas = {row.pk: row for row in rows.select_related("deployment", "serve_job", "stop_job")}
+    heads: dict[tuple[int, str], EngineLog | None] = {}
+    made: list[EngineChunk] = []
+    for server_id, chunks in found.items():
+        for chunk in chunks:
+            key = (server_id, chunk.attempt)
+            if key not in heads:
+                heads[key] = _head(server_id, chunk, replicas)
+            _take(done, key, chunk, heads[key], made)
+    EngineChunk.objects.bulk_create(made)
+    _save(heads.values())
+
+
+def _numbers(chunk: Chunk) -> tuple[int, int]:
+    """(replica, n) of its piece."""
+    match = PIECE.fullmatch(chunk.attempt)
+    assert match is not None
+    return int(match[1]), int(match[2])
+
+
+def _head(server_id: int, chunk: Chunk, replicas: Mapping[int, Replica]) -> EngineLog | None:
+    """The row of its piece, made where there is none yet; None where the server has no such replica."""
+    pk, n = _numbers(chunk)
+    replica = replicas.get(pk)
+    if replica is None or server_id not in replica.server_ids:
+        return None
+    rank = replica.server_ids.index(server_id)
+    name = f"{chunk.attempt}-s{server_id}" if rank else chunk.attempt
+    values = {"replica": replica, "server_id": server_id, "n": n + rank * A_NODE}
+    head, _made = EngineLog.objects.get_or_create(pk=name, defaults=values)
+    head.replica = replica
+    return head
+
+
+def _take(done: "Stored", key: tuple[int, str], chunk: Chunk, head: EngineLog | None, made: list[EngineChunk]) -> None:
+    if head is None:
+        # Its replica is gone (or never was): let the server forget it, else it would send for ever.
+        done.acked[key] = [chunk.first + chunk.n, chunk.b1, b'"ended"' in chunk.raw]
+        return
+    if chunk.first == head.next_line and chunk.b0 == head.next_byte and not head.done:
+        head.next_line, head.next_byte = chunk.first + chunk.n, chunk.b1
+        head.touched = True  # type: ignore[attr-defined]
+        made.append(EngineChunk(log=head, first=chunk.first, n=chunk.n, data=chunk.data))
+        done.engines.append((head.replica_id, head.pk, chunk))
+        done.lines += chunk.n
+        if EVENT in chunk.raw:
+            for _line, at, event in events(chunk):
+                _fold(head, at, event, done)
+    done.acked[key] = [head.next_line, head.next_byte, head.done]
+
+
+def _fold(head: EngineLog, at: datetime, event: dict[str, Any], done: "Stored") -> None:
+    if event.get("e") == "started":
+        head.started_at = at
+    elif event.get("e") == "ended":
+        head.done, head.ended_at = True, at
+        exit_code = event.get("exit")
+        known = isinstance(exit_code, int) and not isinstance(exit_code, bool) and abs(exit_code) <= MOST_EXIT
+        head.exit_code = exit_code if known else None
+        head.reason = replica_now.pair(event.get("reason"))
+        if event.get("state") == "failed":
+            remedy_asking.ask(head.pk, died=True)
+    elif event.get("e") == "engine" and event.get("state") == "degraded":
+        remedy_asking.ask(head.pk, died=False)
+    if head.server_id != head.replica.server_id:
+        return  # the first of its servers speaks for the whole replica
+    if replica_events.fold(head, event, at):
+        done.replicas[head.replica_id] = head.replica.deployment_id
+        reconcile_asking.ask(head.replica.deployment_id)
+
+
+def _save(heads: Iterable[EngineLog | None]) -> None:
+    for head in heads:
+        if head is not None and getattr(head, "touched", False):
+            head.save()
