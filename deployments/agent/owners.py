@@ -6,7 +6,6 @@ from typing import Any
 
 from deployments.agent import processes, spool
 from deployments.agent.config import Config
-from deployments.agent.engines import folder as engines
 
 MAX_COMMAND = 500
 
@@ -21,29 +20,21 @@ class Owners:
     def __init__(self, config: Config) -> None:
         self.proc = config.root / "proc"
         self.attempts = config.attempts
-        self.state_dir = config.state_dir
         self.past: set[str] = set()  # attempts whose runner is gone
         self.runners: dict[int, str] = {}
-        self.engine_sessions: dict[int, str] = {}  # by the session that they run in
 
     def of(self, pid: int) -> dict[str, Any]:
-        """{"user", "command", "attempt"} of one process, and "engine" where it belongs to one of ours."""
-        attempt, engine = self._attempt(pid), self._engine(pid)
-        folder = (Path("/proc") if attempt or engine else self.proc) / str(pid)
-        told = {"user": user_of(folder), "command": _command(folder), "attempt": attempt}
-        return {**told, "engine": engine} if engine else told
-
-    def _engine(self, pid: int) -> str | None:
-        found = processes.stat(pid) if self.engine_sessions else None
-        return self.engine_sessions.get(found.sid) if found else None
+        """{"user", "command", "attempt"} of one process; `attempt` names the engine where it belongs to one of ours."""
+        attempt = self._attempt(pid)
+        folder = (Path("/proc") if attempt else self.proc) / str(pid)
+        return {"user": user_of(folder), "command": _command(folder), "attempt": attempt}
 
     def _attempt(self, pid: int) -> str | None:
         found = processes.stat(pid)
         return self.runners.get(found.sid) if found else None
 
     def refresh(self) -> None:
-        """Learn which runners and engines live; once a sample is enough."""
-        self.engine_sessions = engines.sessions(self.state_dir)
+        """Learn which runners live; once a sample is enough."""
         self.runners = {}
         for folder in spool.folders(self.attempts):
             if folder.name in self.past:

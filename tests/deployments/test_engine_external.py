@@ -1,5 +1,6 @@
 """Engines that somebody else started are found by their commands, and asked without anybody waiting for it."""
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -73,16 +74,30 @@ def test_one_of_somebody_else_is_told_with_all_that_is_known(bench, somebodys):
     assert told["npus"] == ["0000:82:00.0", "0000:81:00.0"] and told["container"] is None and told["user"]
     assert told["key"].startswith(f"{somebodys.pid}-")
     (bench.model / "sick").touch()
-    assert found(bench, somebodys.pid)[0]["health"] == "failing"
+    assert found(bench, somebodys.pid)[0]["health"] == "failed"
     (bench.model / "hang").touch()
     began = time.monotonic()
-    assert found(bench, somebodys.pid)[0]["health"] == "silent"
+    assert found(bench, somebodys.pid)[0]["health"] == "failed"
     assert time.monotonic() - began < 5
 
 
 def test_our_own_are_not_told(bench, somebodys, monkeypatch):
     monkeypatch.setattr(external.folder, "sessions", lambda state: {somebodys.pid: "e1"})
     assert found(bench, somebodys.pid) == []
+
+
+def test_one_that_does_not_listen_yet_is_not_called_failed(bench, somebodys):
+    finder = external.Finder(bench.config, Owners(bench.config))
+    own = finder.proc / str(somebodys.pid)
+    assert finder._health(own, "vllm", ["vllm", "serve", "m", "--port", str(free_port())], free_port()) is None
+
+
+def test_our_own_in_containers_are_not_told(bench, somebodys):
+    bench.ask_for({}, container="ascend-console-e7", route="docker", port=somebodys.port)
+    with (bench.place.path / "lock").open("w") as lock:
+        assert found(bench, somebodys.pid)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert found(bench, somebodys.pid) == []
 
 
 def test_sampling_does_not_wait_for_the_looking(bench, monkeypatch):

@@ -215,6 +215,14 @@ def test_under_systemd_the_keeper_ends_when_its_engine_does(bench):
     bench.touch("die")
     assert keeper.wait(10) == 1 and bench.starts == 1
     assert all(map(gone, bench.pids)) and bench.place.failed is None
+    assert bench.now["state"] == "loading" and bench.events("ended")[-1]["more"] is True
+
+
+def test_under_systemd_it_is_given_up_when_systemd_does(bench):
+    bench.ask_for({"die": "Segmentation fault"}, max_restarts=3)
+    assert [bench.keep("--once").wait(10) for _ in range(3)] == [1, 1, 1]
+    assert bench.now["state"] == "failed" and "3 times" in bench.place.failed.en
+    assert [one["more"] for one in bench.events("ended")] == [True, True, False]
 
 
 def test_two_keepers_never_keep_the_same_engine(bench):

@@ -118,11 +118,18 @@ class Finder:
         is None."""
         servers = self._servers()
         ours = folder.sessions(self.config.state_dir).keys() | self.owners.runners.keys()
+        contained = self._contained()
         found = []
         for pid, (kind, words, stat) in servers.items():
-            if stat.ppid not in servers and stat.sid not in ours:
-                found.append(self._describe(pid, kind, words, stat))
+            if stat.ppid in servers or stat.sid in ours or port_of(kind, words) in contained:
+                continue
+            found.append(self._describe(pid, kind, words, stat))
         return found[:MOST]
+
+    def _contained(self) -> set[int]:
+        """The ports of our own engines that are in containers, whose processes have sessions of their own."""
+        specs = [place.spec or {} for place in folder.alive(self.config.state_dir)]
+        return {spec["port"] for spec in specs if spec.get("container") and spec.get("port")}
 
     def _servers(self) -> dict[int, tuple[str, list[str], processes.Stat]]:
         found = {}
@@ -161,14 +168,17 @@ class Finder:
         return bus_ids(self.config.state_dir, said)
 
     def _health(self, own: Path, kind: str, words: Sequence[str], port: int | None) -> str | None:
-        """ "ok", "failing" or "silent"; None where it cannot be asked, in a network of its own for instance."""
+        """ "ok" or "failed"; None where it cannot be asked, in a network of its own for instance, or nobody listens on
+        its port: it may be loading."""
         if kind != "vllm" or port is None or _namespace(own) != _namespace(self.proc / "self"):
             return None
         if option(words, "--ssl-certfile"):
             return None
         at = probe.address_of({"address": option(words, "--host"), "port": port})
-        status = probe.health(at, HEALTH_S).status
-        return "silent" if status is None else "ok" if status == probe.OK else "failing"
+        answer = probe.health(at, HEALTH_S)
+        if answer.status is None and answer.problem != "timeout":
+            return None
+        return "ok" if answer.status == probe.OK else "failed"
 
 
 def bus_ids(state_dir: Path, indexes: str) -> list[str] | None:
