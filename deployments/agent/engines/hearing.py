@@ -8,8 +8,9 @@ import time
 from collections import deque
 
 from deployments.agent.engines.folder import Folder
-from deployments.agent.engines.logfile import Capture, Pieces
+from deployments.agent.engines.logfile import Capture
 from deployments.agent.engines.now import Now
+from deployments.agent.engines.pieces import Pieces
 from deployments.agent.engines.progress import Progress
 from deployments.steps import Text
 
