@@ -183,6 +183,11 @@ TIME_ZONE = env.time_zone("TIME_ZONE", "Asia/Shanghai")
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "console.static_packages.PackagedScripts",
+]
 # `make up` serves a packed copy of them (console/assets.py); without one they come from where they lie.
 COLLECTED = VAR_DIR / "static"
 WHITENOISE_USE_FINDERS = not (COLLECTED / ".sources").exists()
@@ -191,6 +196,7 @@ STATIC_ROOT = None if WHITENOISE_USE_FINDERS else COLLECTED
 # How much worse than its parent a model may be to be promotable, and how much of their answers must be the same.
 GATE_BUDGET = env.share("GATE_BUDGET", 0.02)
 GATE_AGREEMENT = env.share("GATE_AGREEMENT", 0.30)
+PLAYGROUND_VIEWERS = env.flag("PLAYGROUND_VIEWERS", False)  # may viewers, too, talk to deployments
 OFFLINE_AFTER_S = 60  # promise 2: a server is lost 60 s after its last beat, by the console's clock
 SILENT_AFTER_S = 15
 JOB_VALID_S = 7 * 86400

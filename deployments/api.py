@@ -15,9 +15,11 @@ from deployments import kinds
 from deployments.agent_api import router as agent_router
 from deployments.asked import Strict, find_server, user_of
 from deployments.batch_api import router as batch_router
+from deployments.benchmark_api import router as benchmark_router
 from deployments.campaign_api import router as campaign_router
 from deployments.deployment_api import router as deployment_router
 from deployments.evaluation_api import router as evaluation_router
+from deployments.gateway_api import router as gateway_router
 from deployments.guard_api import router as guard_router
 from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
@@ -31,6 +33,7 @@ from deployments.serving_api import router as serving_router
 
 router = Router(tags=["jobs"])
 router.add_router("", batch_router)
+router.add_router("", benchmark_router)
 router.add_router("", campaign_router)
 router.add_router("", inventory_router)
 router.add_router("", agent_router)
@@ -43,6 +46,7 @@ router.add_router("", models_in_router)
 router.add_router("", serving_router)
 router.add_router("", deployment_router)
 router.add_router("", placement_router)
+router.add_router("", gateway_router)
 
 
 class NewJob(Strict):

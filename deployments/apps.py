@@ -9,10 +9,13 @@ class DeploymentsConfig(AppConfig):
         # process.
         from deployments.services import (  # noqa: F401
             artifacts,
+            benchmarks,
             campaigns,
             converting,
+            deployed_models,
             evaluating,
             evaluations,
+            gateways,
             installs,
             model_delete,
             model_downloads,

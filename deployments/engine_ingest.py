@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from deployments.chunks import EVENT, Chunk, events
 from deployments.models import EngineChunk, EngineLog, Replica
-from deployments.services import reconcile_asking, replica_events, replica_now
+from deployments.services import reconcile_asking, remedy_asking, replica_events, replica_now
 
 if TYPE_CHECKING:
     from deployments.ingest import Stored
@@ -91,6 +91,10 @@ def _fold(head: EngineLog, at: datetime, event: dict[str, Any], done: "Stored") 
         known = isinstance(exit_code, int) and not isinstance(exit_code, bool) and abs(exit_code) <= MOST_EXIT
         head.exit_code = exit_code if known else None
         head.reason = replica_now.pair(event.get("reason"))
+        if event.get("state") == "failed":
+            remedy_asking.ask(head.pk, died=True)
+    elif event.get("e") == "engine" and event.get("state") == "degraded":
+        remedy_asking.ask(head.pk, died=False)
     if head.server_id != head.replica.server_id:
         return  # the first of its servers speaks for the whole replica
     if replica_events.fold(head, event, at):

@@ -13,7 +13,7 @@ from django.urls import reverse
 from console import alerts, live, streams, untrusted
 from deployments.models import Npu, Server, ServerChange
 from deployments.row_locks import hold_servers
-from deployments.services import external_engines, replica_live
+from deployments.services import external_engines, gateway_heard, replica_live
 from monitoring import history
 from monitoring.models import Minute
 from monitoring.services import cards, facts_history, fleet_steps, live_state, readings
@@ -48,6 +48,7 @@ class Telemetry:
         self.held: live_state.Promises = {}
         self._told_engines: dict[int, external_engines.Listing] = {}
         self._new_engines: dict[int, external_engines.Listing] = {}
+        self._gateways: dict[int, tuple[list[Any], float]] = {}
 
     def know(self, servers: Iterable[Server], held: live_state.Promises | None = None) -> None:
         """The servers as the database has them now, and whom their NPUs are promised to. Those that are gone are
@@ -89,6 +90,8 @@ class Telemetry:
                 self._facts[server_id] = (readings.clean_facts(message), received)
             return []
         self.engines.take(server_id, message.get("engines"), received)
+        if isinstance(message.get("gateways"), list):
+            self._gateways[server_id] = (message["gateways"], received)
         sample = readings.clean_sample(message)
         before, held = self.nows.get(server_id), self.held.get(server_id, {})
         self._note_engines(server_id, message)
@@ -227,6 +230,7 @@ class Telemetry:
     def flush(self) -> None:
         """Write what became due into the database: last contact, minutes, facts, NPUs. One transaction."""
         self.has_news = False
+        self._flush_gateways()
         minutes, self._ready_minutes = self._ready_minutes, []
         heard, self.heard = self.heard, {}
         offsets, self._offsets = self._offsets, {}
@@ -253,6 +257,13 @@ class Telemetry:
         except OperationalError:
             self._new_engines = news | self._new_engines
             raise
+
+    def _flush_gateways(self) -> None:
+        """What servers said last of their gateways. What cannot be written now they say again."""
+        told, self._gateways = self._gateways, {}
+        for pk, (rows, received) in sorted(told.items()):
+            with transaction.atomic():
+                gateway_heard.heard(pk, rows, received)
 
     @transaction.atomic
     def _write(

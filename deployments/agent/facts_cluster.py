@@ -2,12 +2,13 @@
 itself."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 from deployments.agent.facts_host import FactsHost
 
 FOLDER = "/var/lib/kubelet/device-plugins"
-# The sockets of Ascend's device plugin are called after its resource: Ascend910.sock, Ascend310P.sock, davinci-mini.sock
+# The sockets of Ascend's device plugin are called after its resource: Ascend910.sock, Ascend310P.sock.
 PLUGIN = re.compile(r"(?:ascend|davinci|npu)[\w.-]*\.sock", re.IGNORECASE | re.ASCII)
 
 
@@ -28,7 +29,15 @@ def _names(host: FactsHost) -> list[str]:
     for pid in host.names("/proc"):
         if pid.isdigit():
             try:
-                found.append((host.path(f"/proc/{pid}/comm")).read_text(errors="replace").strip())
+                found.append(host.path(f"/proc/{pid}/comm").read_text(errors="replace").strip())
             except OSError:  # it has ended meanwhile
                 continue
     return found
+
+
+def in_pod(proc: Path, pid: int) -> bool:
+    """Whether a process is a pod's, by its cgroup."""
+    try:
+        return "kubepods" in (proc / str(pid) / "cgroup").read_text(errors="replace")
+    except OSError:
+        return False

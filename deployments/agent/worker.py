@@ -25,6 +25,7 @@ from deployments.agent.adopt import RUNNER, Adopter
 from deployments.agent.config import Config, Current, begin
 from deployments.agent.dispatch import WORKER_LOCK, Dispatcher
 from deployments.agent.engines import watch
+from deployments.agent.gateways import watch as gateways
 
 if TYPE_CHECKING:
     from rq.job import Job
@@ -184,11 +185,15 @@ class AdoptThread(threading.Thread):
 
     def run(self) -> None:
         while True:
-            for look in (self.adopter.tick, lambda: watch.sweep(self.adopter.config)):
+            for look in (
+                self.adopter.tick,
+                lambda: watch.sweep(self.adopter.config),
+                lambda: gateways.sweep(self.adopter.config),
+            ):
                 try:
                     look()
                 except Exception:
-                    log.exception("looking after attempts and engines failed")
+                    log.exception("looking after attempts, engines and gateways failed")
             if self.has_moved():
                 log.warning("Redis has another address or another authority now: starting anew")
                 os.kill(os.getpid(), signal.SIGTERM)

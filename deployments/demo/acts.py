@@ -7,7 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deployments.agent.tools import Output
-from deployments.demo import acts_env, acts_evaluate, acts_host, acts_models, acts_models_in, acts_quantize, acts_serve
+from deployments.demo import (
+    acts_benchmark,
+    acts_env,
+    acts_evaluate,
+    acts_host,
+    acts_models,
+    acts_models_in,
+    acts_quantize,
+    acts_serve,
+)
 from deployments.demo.scene import DONE, Act, Ended, Scene
 from deployments.demo.telemetry import MemoryHost
 from deployments.stacks.cann_layer import WITH_ENV
@@ -55,6 +64,8 @@ def _program(words: list[str], step: Step, scene: Scene, fault: str) -> Act:
         return acts_evaluate.of(words[2], words[3:], step.env)
     if words[:2] == [PYTHON, "-m"] and words[2].startswith(acts_serve.OWN):
         return acts_serve.of(words[2], words[3:], step.env, scene, fault)
+    if words[:3] == [PYTHON, "-m", acts_benchmark.NAME]:
+        return acts_benchmark.of(words[3:])
     if words[:2] == [PYTHON, "-m"]:
         return _module(words[2], words[3:], scene, step.env.get(HELD, ""))
     if words[:1] == ["npu-smi"]:

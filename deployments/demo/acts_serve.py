@@ -134,10 +134,9 @@ def _start(scene: Scene, ask: Ask) -> Act:
     chips = tuple(chip.index for chip in chips_of(scene, ask.npus).values() if chip)
     spec = scene.server.spec
     total = spec.hbm_mb or spec.ddr_mb
-    made = Served(
-        ask.replica, ask.deployment, LOADING, chips, max(200, int(total * chosen.gpu_memory_utilization) - spec.idle_mb),
-        " ".join(words), round(time.time(), 3),
-    )  # fmt: skip
+    memory_mb = max(200, int(total * chosen.gpu_memory_utilization) - spec.idle_mb)
+    at = round(time.time(), 3)
+    made = Served(ask.replica, ask.deployment, LOADING, chips, memory_mb, " ".join(words), at)
     made = served.begin(scene.state_dir, made)
     served.say(scene.state_dir, made, f"{SIMULATED.zh} {SIMULATED.en}", f"INFO vLLM API server version {VERSION}")
     yield 0.5

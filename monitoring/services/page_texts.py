@@ -78,6 +78,7 @@ SERVER = [
     gettext_noop("job #%(id)s"),
     gettext_noop("foreign process"),
     gettext_noop("free"),
+    gettext_noop("replica %(n)s of %(name)s"),
 ]
 
 

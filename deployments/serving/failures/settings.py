@@ -148,7 +148,13 @@ TABLE = (
             "端口被别的程序占着，常常是还没有退出的前一个引擎。",
             "Another program holds the port, often the engine before that has not left yet.",
         ),
-        (way("port", "让控制台另选一个端口。", "Let the console choose another port."),),
+        (
+            way("port", "让控制台另选一个端口。", "Let the console choose another port."),
+            say(
+                "看是谁占着它（ss -ltnp）；前一个引擎退出之后再启动。",
+                "See who holds it (ss -ltnp); start again when the engine before has left.",
+            ),
+        ),
     ),
     Known(
         "address",
