@@ -196,7 +196,9 @@ def _in_state(rows: QuerySet[Deployment], state: str) -> QuerySet[Deployment]:
         return rows.exclude(rollout=None)
     rows = rows.filter(rollout=None).annotate(serving=Count("replica_set", filter=Q(replica_set__state__in=SERVING)))
     ill = Exists(every.filter(state=ReplicaState.DEGRADED))
-    failed = Exists(every.filter(state=ReplicaState.FAILED, ended_at__gte=Coalesce(OuterRef("tried_at"), OuterRef("created_at"))))
+    failed = Exists(
+        every.filter(state=ReplicaState.FAILED, ended_at__gte=Coalesce(OuterRef("tried_at"), OuterRef("created_at")))
+    )
     gone = Q(failed, ~there)
     wanted = {
         "ready": Q(~ill, serving__gte=F("replicas")),

@@ -324,7 +324,11 @@ def actions(page: Page) -> list[Action]:
     else:
         again = (_("Try again"), "deployment-start") if page.has_failed else (_("Restart"), "deployment-restart")
         wanted += [(*again, "", False), (_("Stop"), "deployment-stop", "danger", False)]
-    wanted += [(*pause, "", True), (_("Edit"), "deployment-edit", "", False), (_("Delete"), "deployment-delete", "danger", False)]
+    wanted += [
+        (*pause, "", True),
+        (_("Edit"), "deployment-edit", "", False),
+        (_("Delete"), "deployment-delete", "danger", False),
+    ]
     found = [Action(one[0], address(f"deployments:{one[1]}", deployment.name), *one[2:]) for one in wanted]
     return [one for one in found if one.url]
 
