@@ -38,6 +38,12 @@ PLACES = [
             "deployments:hold", "deployments:engine",
         ),
     ),
+    (
+        "deployments:deployment-list",
+        gettext_noop("Deployments"),
+        "deployment",
+        ("deployments:deployment", "deployments:replica", "deployments:revision", "deployments:rollout"),
+    ),
     ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job", "deployments:batch")),
     ("deployments:campaign-list", gettext_noop("Campaigns"), "report", ("deployments:campaign",)),
     ("deployments:queue-list", gettext_noop("Queues"), "queue", ("deployments:queue", "django_rq:")),

@@ -46,7 +46,7 @@ from deployments.services import repoint as _repoint  # noqa: F401 - what follow
 from deployments.services import servers as switches
 from deployments.steps import Text
 from monitoring.ingest import Messages, Telemetry
-from monitoring.services import readings
+from monitoring.services import diagnosing, live_state, readings
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +82,7 @@ class Ingest:
         self.beaten: dict[int, tuple[int, int]] = {}  # server -> beats and their bytes in this period
         self.quota = quota.Watch(url)
         self.silence = silence.Silence()
+        self.diagnosing = diagnosing.Watch()
         self.stopping = False
         self.lag_ms = 0.0
         self._due: dict[str, float] = {}
@@ -179,7 +180,7 @@ class Ingest:
 
     def _load_servers(self) -> None:
         servers = list(Server.objects.present().order_by("id").defer("facts", "notes"))
-        self.telemetry.know(servers)
+        self.telemetry.know(servers, live_state.held_now())
         self.telemetry.engines.know()
         for server in servers:
             self.log_cursors.setdefault(server.pk, server.logs_cursor)
@@ -304,8 +305,11 @@ class Ingest:
         for (pk, attempt), place in stored.acked.items():
             pipeline.hset(streams.acked(pk), attempt, json.dumps(place))
         pipeline.execute(raise_on_error=False)  # a full Redis refuses HSET; the server asks again by sending again
+        ended = [job for job in stored.jobs.values() if job.is_ended]
+        self.diagnosing.take(chunk for _job, chunk in stored.chunks)
+        self.diagnosing.settle(ended)  # before pages hear of the end: they show why
         self._publish(self.heads.news(stored))
-        self._after_ends([job for job in stored.jobs.values() if job.is_ended])
+        self._after_ends(ended)
 
     def _after_ends(self, ended: list[Job]) -> None:
         """What waited for these jobs goes on; should we die before that, the next sweep does it."""

@@ -70,7 +70,8 @@ def main() -> int:
         print(spoken(error.text), file=sys.stderr)
         return 1
     finally:
-        print("\n".join(["Ascend Console has ended. 已停止。", *runners.farewell(runners.alive(var))]), flush=True)
+        left = runners.farewell(runners.alive(var), runners.engines(var))
+        print("\n".join(["Ascend Console has ended. 已停止。", *left]), flush=True)
 
 
 def programs(plan: Plan) -> list[Program]:

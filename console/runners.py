@@ -1,4 +1,4 @@
-"""Job runners of this machine, which outlive the console: who they are, and how they are ended. Plain code."""
+"""Job runners and engines of this machine, which outlive the console: who they are, and how they are ended. Plain."""
 
 import json
 import os
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deployments.agent import processes, spool
+from deployments.agent.engines import folder, watch
 
 CANCEL_S = 15.0  # interrupt, terminate, kill take 5 s each
 
@@ -31,10 +32,10 @@ def alive(var: Path) -> list[Runner]:
     """Every runner under `var` that lives, those of the demo fleet included."""
     found = []
     for attempts in sorted([*var.glob("agent/attempts"), *var.glob("demo/*/attempts")]):
-        for folder in spool.folders(attempts):
-            who = spool.runner_identity(folder) if spool.is_alive(folder) else None
+        for path in spool.folders(attempts):
+            who = spool.runner_identity(path) if spool.is_alive(path) else None
             if who:
-                found.append(Runner(folder.name, _server_of(attempts.parent), who.pid, folder))
+                found.append(Runner(path.name, _server_of(attempts.parent), who.pid, path))
     return found
 
 
@@ -64,11 +65,32 @@ def end(runners: list[Runner]) -> list[Runner]:
     return left
 
 
-def farewell(left: list[Runner]) -> list[str]:
+def engines(var: Path) -> list[folder.Folder]:
+    """Every engine of the console's own server that runs, or is kept."""
+    return folder.alive(var / "agent")
+
+
+def engine_words(left: list[folder.Folder]) -> list[str]:
+    """One line for each."""
+    found = []
+    for place in left:
+        who, spec = place.engine, place.spec or {}
+        found.append(f"  engine {place.name}  deployment {spec.get('deployment', '?')}  pid {who.pid if who else '-'}")
+    return found
+
+
+def end_engines(left: list[folder.Folder]) -> list[folder.Folder]:
+    """End them until the next start, which starts them again; returns those that had to be killed."""
+    return watch.end(left, for_good=False)
+
+
+def farewell(left: list[Runner], running: list[folder.Folder] | None = None) -> list[str]:
     """What is said of those that outlive the console."""
-    if not left:
-        return []
-    return [
-        f"{len(left)} job runner(s) go on, and are adopted at the next start; 'make down ALL=1' ends them:",
-        *words(left),
-    ]
+    said = []
+    if left:
+        said.append(f"{len(left)} job runner(s) go on, and are adopted at the next start; 'make down ALL=1' ends them:")
+        said += words(left)
+    if running:
+        said.append(f"{len(running)} engine(s) go on serving; 'make down ALL=1' ends them until the next start:")
+        said += engine_words(running)
+    return said

@@ -19,6 +19,7 @@ from deployments.benchmark_api import router as benchmark_router
 from deployments.campaign_api import router as campaign_router
 from deployments.deployment_api import router as deployment_router
 from deployments.evaluation_api import router as evaluation_router
+from deployments.gateway_api import router as gateway_router
 from deployments.guard_api import router as guard_router
 from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
@@ -45,6 +46,7 @@ router.add_router("", models_in_router)
 router.add_router("", serving_router)
 router.add_router("", deployment_router)
 router.add_router("", placement_router)
+router.add_router("", gateway_router)
 
 
 class NewJob(Strict):

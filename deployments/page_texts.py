@@ -56,3 +56,20 @@ UPLOAD = [
     _("%(n)s files, %(size)s"),
     _("Nothing was chosen."),
 ]
+
+# static/js/topics/replica_log.js
+ENGINE_LOG = [
+    _("Engine started, process %(pid)s"),
+    _("Starting"),
+    _("Loading"),
+    _("Ready"),
+    _("Degraded"),
+    _("Stopped"),
+    _("Draining"),
+]
+
+# static/js/topics/deployment.js
+DEPLOYMENT = [
+    _("%(m)s min %(s)s s"),
+    _("%(h)s h %(m)s min"),
+]

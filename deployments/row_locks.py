@@ -8,7 +8,7 @@ who only writes a row that points to the server, an entry of its history for ins
 
 from collections.abc import Iterable
 
-from deployments.models import Artifact, Deployment, Job, Replica, Server
+from deployments.models import Artifact, Deployment, Gateway, Job, Replica, Server
 
 
 def lock_server(pk: int) -> Server:
@@ -53,3 +53,11 @@ def lock_replica(pk: int) -> Replica:
     hold_servers(seen.server_ids)
     rows = Replica.objects.select_for_update(no_key=True, of=("self",))
     return rows.select_related("server", "deployment", "revision", "serve_job", "stop_job").get(pk=pk)
+
+
+def lock_gateway(pk: int) -> Gateway:
+    """The gateway with `server` and `deployment` at hand, locked after its server. Raises Gateway.DoesNotExist."""
+    server = lock_server(Gateway.objects.only("server_id").get(pk=pk).server_id)
+    gateway = Gateway.objects.select_for_update(no_key=True, of=("self",)).select_related("deployment").get(pk=pk)
+    gateway.server = server
+    return gateway

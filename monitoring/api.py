@@ -13,10 +13,10 @@ from console.answers import Answer
 from console.errors import ConsoleError
 from console.models import Alert
 from deployments.asked import Strict, find_server, user_of
-from deployments.models import Server
+from deployments.models import Attempt, Server
 from deployments.services import faults, installs, inventory, selection, servers, stacks
 from deployments.stacks import plan
-from monitoring.services import cards, live_state, stack_holders
+from monitoring.services import cards, diagnosing, live_state, stack_holders
 
 router = Router(tags=["servers"])
 
@@ -170,3 +170,11 @@ def _brief(now: live_state.Now) -> dict[str, Any]:
         "npu_count": len(now["npus"]),
         "free": sum(npu["occ"] == "free" for npu in now["npus"]),
     }
+
+
+@router.get("/jobs/{int:job_id}/diagnosis", summary="What is known of a failed job by its log, best first")
+def job_diagnosis(request: HttpRequest, job_id: int) -> HttpResponse:
+    """`findings` as `manage.py diagnose` prints them; null where the newest run did not fail or was not looked at."""
+    attempt = Attempt.objects.filter(job_id=job_id).order_by("-n").first()
+    found = diagnosing.of(attempt)
+    return Answer({"job": job_id, "diagnosis": diagnosing.as_json(found) if found else None})

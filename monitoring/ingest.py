@@ -13,7 +13,7 @@ from django.urls import reverse
 from console import alerts, live, streams, untrusted
 from deployments.models import Npu, Server, ServerChange
 from deployments.row_locks import hold_servers
-from deployments.services import replica_live
+from deployments.services import external_engines, gateway_heard, replica_live
 from monitoring import history
 from monitoring.models import Minute
 from monitoring.services import cards, facts_history, fleet_steps, live_state, readings
@@ -45,12 +45,26 @@ class Telemetry:
         self._offsets: dict[int, float] = {}
         self._agents: dict[int, readings.Agent] = {}
         self.engines = replica_live.Live()
+        self.held: live_state.Promises = {}
+        self._told_engines: dict[int, external_engines.Listing] = {}
+        self._new_engines: dict[int, external_engines.Listing] = {}
+        self._gateways: dict[int, tuple[list[Any], float]] = {}
 
-    def know(self, servers: Iterable[Server]) -> None:
-        """The servers as the database has them now. Those that are gone are forgotten."""
+    def know(self, servers: Iterable[Server], held: live_state.Promises | None = None) -> None:
+        """The servers as the database has them now, and whom their NPUs are promised to. Those that are gone are
+        forgotten."""
         self.servers = {server.pk: server for server in servers}
+        self.held = held or {}
         for gone in self.nows.keys() - self.servers.keys():
-            for kept in (self.nows, self._rows, self._states, self._minutes, self._inventory, self.heard):
+            for kept in (
+                self.nows,
+                self._rows,
+                self._states,
+                self._minutes,
+                self._inventory,
+                self.heard,
+                self._told_engines,
+            ):
                 kept.pop(gone, None)
             self.changed.add(gone)
         for pk, server in self.servers.items():
@@ -59,7 +73,7 @@ class Telemetry:
             elif not live_state.identity(server).items() <= self.nows[pk].items():
                 self.nows[pk].update(live_state.identity(server))
                 self.changed.add(pk)
-            if live_state.set_cordons(self.nows[pk], server):
+            if live_state.set_cordons(self.nows[pk], server, self.held.get(pk, {})):
                 self.changed.add(pk)
 
     def take(self, server_id: int, data: bytes, received: float) -> Messages:
@@ -76,17 +90,20 @@ class Telemetry:
                 self._facts[server_id] = (readings.clean_facts(message), received)
             return []
         self.engines.take(server_id, message.get("engines"), received)
+        if isinstance(message.get("gateways"), list):
+            self._gateways[server_id] = (message["gateways"], received)
         sample = readings.clean_sample(message)
-        before = self.nows.get(server_id)
+        before, held = self.nows.get(server_id), self.held.get(server_id, {})
+        self._note_engines(server_id, message)
         if sample["error"] and not sample["npus"] and before:
             # Promise 8: a device that nobody can read now stays visible, as unreadable.
             sample["npus"], sample["processes"] = [], []
             now = live_state.build(server, sample, received)
             now["npus"] = [unreadable(npu) for npu in before["npus"]]
-            live_state.set_cordons(now, server)
+            live_state.set_cordons(now, server, held)
             now["family"] = before["family"]
         else:
-            now = live_state.build(server, sample, received)
+            now = live_state.build(server, sample, received, held)
         self.nows[server_id] = now
         self.changed.add(server_id)
         self._add_to_minute(server_id, now, received)
@@ -204,9 +221,16 @@ class Telemetry:
             self._inventory[server_id] = seen
             self._new_inventory.add(server_id)
 
+    def _note_engines(self, server_id: int, message: dict[str, Any]) -> None:
+        """What a sample says of engines that are not ours; it is written where it is not what was told before."""
+        told = external_engines.clean(message.get("external"))
+        if told is not None and self._told_engines.get(server_id) != told:
+            self._told_engines[server_id] = self._new_engines[server_id] = told
+
     def flush(self) -> None:
         """Write what became due into the database: last contact, minutes, facts, NPUs. One transaction."""
         self.has_news = False
+        self._flush_gateways()
         minutes, self._ready_minutes = self._ready_minutes, []
         heard, self.heard = self.heard, {}
         offsets, self._offsets = self._offsets, {}
@@ -214,6 +238,7 @@ class Telemetry:
         same, self._same_facts = self._same_facts, {}
         agents, self._agents = self._agents, {}
         fresh, self._new_inventory = self._new_inventory, set()
+        self._flush_engines()
         if not (minutes or heard or facts or same or agents or fresh):
             return
         try:
@@ -224,6 +249,21 @@ class Telemetry:
             self._facts, self._same_facts = facts | self._facts, same | self._same_facts
             self._agents, self._new_inventory = agents | self._agents, fresh | self._new_inventory
             raise
+
+    def _flush_engines(self) -> None:
+        news, self._new_engines = self._new_engines, {}
+        try:
+            external_engines.save({pk: told for pk, told in news.items() if pk in self.servers})
+        except OperationalError:
+            self._new_engines = news | self._new_engines
+            raise
+
+    def _flush_gateways(self) -> None:
+        """What servers said last of their gateways. What cannot be written now they say again."""
+        told, self._gateways = self._gateways, {}
+        for pk, (rows, received) in sorted(told.items()):
+            with transaction.atomic():
+                gateway_heard.heard(pk, rows, received)
 
     @transaction.atomic
     def _write(
@@ -255,7 +295,14 @@ class Telemetry:
 
 def unreadable(npu: dict[str, Any]) -> dict[str, Any]:
     """An NPU of which nothing is known now but that it was there."""
-    unknown = {"aicore": None, "hbm_used_mb": None, "temp_c": None, "power_w": None, "health": None}
+    unknown: dict[str, Any] = {
+        "aicore": None,
+        "hbm_used_mb": None,
+        "temp_c": None,
+        "power_w": None,
+        "health": None,
+        "codes": [],
+    }
     return {**npu, **unknown, "occ": "unreadable"}
 
 

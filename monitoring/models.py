@@ -1,8 +1,10 @@
 """What is observed, kept over time."""
 
+from django.conf import settings
 from django.db import models
+from django.utils import timezone
 
-from deployments.models import Server
+from deployments.models import Attempt, Server
 
 
 class Minute(models.Model):
@@ -16,3 +18,25 @@ class Minute(models.Model):
         ordering = ["server", "at"]
         constraints = [models.UniqueConstraint(fields=["server", "at"], name="minute_once_per_server")]
         indexes = [models.Index(fields=["at"], name="minute_by_time")]
+
+
+class Diagnosis(models.Model):
+    """What is known of a failed run by its log.
+
+    `findings`: the shape of diagnoses.Finding.as_json, best first. `found`: id of the best rule, '' where nobody knows
+    what is wrong. `right`: what people said of it.
+    """
+
+    attempt = models.OneToOneField(Attempt, on_delete=models.CASCADE, related_name="diagnosis")
+    found = models.CharField(max_length=80, blank=True, default="")
+    findings = models.JSONField(default=list)
+    made_at = models.DateTimeField(default=timezone.now)
+    right = models.BooleanField(null=True, blank=True)
+    said_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    note = models.CharField(max_length=500, blank=True, default="")
+
+    class Meta:
+        ordering = ["-id"]
+        indexes = [models.Index(fields=["found", "made_at"], name="diagnosis_by_rule")]

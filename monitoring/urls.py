@@ -1,6 +1,6 @@
 from django.urls import path
 
-from monitoring import alert_views, exporters, stack_views, views
+from monitoring import alert_views, diagnosis_views, exporters, stack_views, views
 
 app_name = "monitoring"
 urlpatterns = [
@@ -15,6 +15,8 @@ urlpatterns = [
     path("alerts/", alert_views.alert_list, name="alert-list"),
     path("alerts/counts.json", alert_views.alert_counts, name="alert-counts"),
     path("alerts/<int:pk>/resolve", alert_views.alert_resolve, name="alert-resolve"),
+    path("diagnoses/", diagnosis_views.diagnosis_list, name="diagnosis-list"),
+    path("diagnoses/<int:pk>/judge", diagnosis_views.diagnosis_judge, name="diagnosis-judge"),
     path("stacks/", stack_views.stack_list, name="stack-list"),
     path("stacks/<str:name>/", stack_views.stack_detail, name="stack-detail"),
     path("stacks/<str:name>/plan/<slug:server>/", stack_views.stack_plan, name="stack-plan"),

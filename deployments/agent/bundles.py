@@ -6,6 +6,7 @@ The digest came in the signed payload, so it does not matter who stands between 
 HTTP, as at joining, and not through Redis, where a megabyte for each server would be in everybody's way.
 """
 
+import contextlib
 import http.client
 import io
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from deployments.agent import chosen, pages, processes, spool
 from deployments.agent.config import Config
+from deployments.agent.engines import folder as engines
 from deployments.agent.install import Install
 from deployments.agent.pages import Stopped, place_of, say
 
@@ -25,7 +27,7 @@ MAX_BUNDLE = 64 * 1024 * 1024
 MAX_UNPACKED = 256 * 1024 * 1024
 TRY_S = 60.0
 KEPT = 2
-PARTS = ("worker", "link", "sampler", "runner", "__main__")
+PARTS = ("worker", "link", "sampler", "runner", "engines.keeper", "__main__")
 
 
 def base_name(place: Install) -> str:
@@ -149,15 +151,13 @@ def prune(home: Path, attempts: Path, keep: set[str]) -> list[str]:
 
 
 def _in_use(attempts: Path) -> set[str]:
-    """Names of the folders that living runners were started from."""
+    """Names of the folders that living runners and keepers of engines were started from."""
     names = set()
-    for folder in spool.folders(attempts):
-        who = spool.runner_identity(folder) if spool.is_alive(folder) else None
-        if who and processes.lives(who):
-            try:
-                variables = Path(f"/proc/{who.pid}/environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
+    runners = [spool.runner_identity(folder) for folder in spool.folders(attempts) if spool.is_alive(folder)]
+    living = [who.pid for who in runners if who and processes.lives(who)]
+    for pid in [*living, *engines.keepers(attempts.parent)]:
+        with contextlib.suppress(OSError):
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             names |= {Path(line[11:].decode(errors="replace").split(os.pathsep)[0]).parent.name
                       for line in variables if line.startswith(b"PYTHONPATH=")}  # fmt: skip
     return names

@@ -29,6 +29,8 @@ def status(found: install.Install) -> int:
         say(f"  作业正在运行：{folder.name}", f"  a job runs: {folder.name}")
     for folder in install.waiting(found):
         say(f"  作业等待重启：{folder.name}", f"  a job waits for a restart: {folder.name}")
+    for place in install.engines(found):
+        say(f"  推理引擎正在运行：{place.name}", f"  an engine runs: {place.name}")
     return 0 if running else 3
 
 
@@ -40,6 +42,16 @@ def leave(found: install.Install, *, now: bool) -> int:
             f"有 {len(running)} 个作业正在运行，未作改动。请等其结束或取消，或用 leave --now 连同作业一起停止。",
             f"{len(running)} jobs run here, so nothing was changed. Wait for them or cancel them, or end them too: "
             "leave --now",
+        )
+        return 1
+    engines = install.engines(found)
+    if engines and not now:
+        names = ", ".join(place.name for place in engines)
+        say(
+            f"有 {len(engines)} 个推理引擎正在运行（{names}），未作改动。请先在控制台停止其部署，"
+            "或用 leave --now 一起停止。",
+            f"{len(engines)} engines run here ({names}), so nothing was changed. Stop their deployments in the "
+            "console, or end them too: leave --now",
         )
         return 1
     told = say_goodbye(found)

@@ -11,7 +11,7 @@ import platform
 from collections.abc import Callable
 from typing import Any
 
-from deployments.agent import VERSION, as_root, facts_software, facts_system, install, stack_root
+from deployments.agent import VERSION, as_root, facts_cluster, facts_software, facts_system, install, stack_root
 from deployments.agent.config import Config
 from deployments.agent.facts_host import FactsHost
 from deployments.agent.models import root as models_root
@@ -36,6 +36,7 @@ PARTS: list[tuple[tuple[str, ...], Callable[[FactsHost], Facts]]] = [
     (("pythons",), facts_software.pythons),
     (("containers",), facts_software.containers),
     (("pci",), facts_software.cards),
+    (("kubernetes",), facts_cluster.kubernetes),
 ]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from deployments import locks
 from deployments.agent import adopt, as_root, processes, reboots, root_install, spool, warily
 from deployments.agent.config import Config
+from deployments.agent.engines import folder, watch
 
 UNIT = Path("/etc/systemd/system/ascend-console-agent.service")
 # What we put below the folder; nothing else there is ever removed.
@@ -226,7 +227,7 @@ def is_running(install: Install) -> bool:
 
 def runners(install: Install) -> list[Path]:
     """The attempts whose runner lives."""
-    return [folder for folder in spool.folders(install.state / "attempts") if spool.is_alive(folder)]
+    return [attempt for attempt in spool.folders(install.state / "attempts") if spool.is_alive(attempt)]
 
 
 def waiting(install: Install) -> list[Path]:
@@ -235,13 +236,24 @@ def waiting(install: Install) -> list[Path]:
     return [one for one in found if reboots.is_left(one) and not spool.is_alive(one) and not spool.has_ended(one)]
 
 
+def engines(install: Install) -> list[folder.Folder]:
+    """The engines that run here."""
+    return folder.alive(install.state)
+
+
 def end_runners(install: Install) -> None:
+    """End jobs and engines, for good."""
     warily.as_account(install.user, lambda: _end_runners(install))
+    warily.as_account(install.user, lambda: _end_engines(install))
+
+
+def _end_engines(install: Install) -> None:
+    watch.end(engines(install), for_good=True)
 
 
 def _end_runners(install: Install) -> None:
-    for folder in runners(install):
-        who = spool.runner_identity(folder)
+    for attempt in runners(install):
+        who = spool.runner_identity(attempt)
         if who:
             adopt.end_session(who)
 

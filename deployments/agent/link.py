@@ -39,6 +39,7 @@ from deployments.agent import (
 )
 from deployments.agent.config import Config, Current, begin, spoken
 from deployments.agent.engines import folder
+from deployments.agent.gateways import obey
 from deployments.agent.shipper import Shipper
 from deployments.steps import Text
 
@@ -256,6 +257,7 @@ def main(argv: list[str] | None = None) -> int:
     current = Current(config)
     rotating = rotation.Rotation(current, lambda url: reaches(url, current().redis_ca))
     handlers = {**rotating.handlers, **repoint.Repoint(current, listeners).handlers}
+    handlers |= obey.Gateways(current).handlers
     follower = repoint.Follower(current, listeners)
     while True:
         own = current()

@@ -27,7 +27,7 @@ class Owners:
         """{"user", "command", "attempt"} of one process."""
         attempt = self._attempt(pid)
         folder = (Path("/proc") if attempt else self.proc) / str(pid)
-        return {"user": _user(folder), "command": _command(folder), "attempt": attempt}
+        return {"user": user_of(folder), "command": _command(folder), "attempt": attempt}
 
     def _attempt(self, pid: int) -> str | None:
         found = processes.stat(pid)
@@ -51,7 +51,8 @@ class Owners:
                 self.past.add(folder.name)
 
 
-def _user(folder: Path) -> str | None:
+def user_of(folder: Path) -> str | None:
+    """Whose a process of that folder of /proc is."""
     try:
         return pwd.getpwuid(folder.stat().st_uid).pw_name
     except OSError:

@@ -11,9 +11,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from deployments.agent import devices, facts, spool
+from deployments.agent import devices, facts, facts_cluster, spool
 from deployments.agent.config import Config, begin
+from deployments.agent.engines import external, now, watch
 from deployments.agent.environment import passed_on
+from deployments.agent.fault_codes import FaultCodes
+from deployments.agent.gateways import watch as gateways
 from deployments.agent.host import HostMeter
 from deployments.agent.outbox import Outbox
 from deployments.agent.owners import Owners
@@ -44,6 +47,8 @@ class Sampler:
         self.env = {**passed_on(), "LC_ALL": "C", **config.env}
         self.host = host or HostMeter(config.root / "proc", config.state_dir).read
         self.owners = Owners(config)
+        self.fault_codes = FaultCodes(lambda argv, timeout_s: self.run(argv, env=self.env, timeout_s=timeout_s))
+        self.external = external.Finder(config, self.owners)
         self.seq = int(time.time())
         self.told = ""
         self.told_at = 0.0
@@ -57,8 +62,15 @@ class Sampler:
         reading = read(output)
         if reading["processes"]:
             self.owners.refresh()
+            self.owners.runners |= {} if self.config.simulated else watch.sessions(self.config)
         for process in reading["processes"]:
             process |= self.owners.of(process["pid"])
+            if facts_cluster.in_pod(self.owners.proc, process["pid"]):
+                process["pod"] = True
+        codes = self.fault_codes.of(reading["npus"])
+        for npu in reading["npus"]:
+            if told := codes.get((npu["npu"], npu["chip"])):
+                npu["codes"] = told
         return {
             "type": "sample",
             "seq": self.seq,
@@ -67,7 +79,16 @@ class Sampler:
             "simulated": self.config.simulated,
             **reading,
             "host": dict(self.host()),
+            **self._engines(),
+            **gateways.told(self.config),
         }
+
+    def _engines(self) -> dict[str, Any]:
+        """{"engines"}, how each of ours is, and now and then {"external"}, those that somebody else started."""
+        if self.config.simulated:
+            return {}
+        found = self.external.take()
+        return {"engines": now.every(self.config), **({} if found is None else {"external": found})}
 
     def facts(self) -> dict[str, Any]:
         """One "facts" message."""

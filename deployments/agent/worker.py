@@ -24,6 +24,8 @@ from deployments.agent import credentials, keys
 from deployments.agent.adopt import RUNNER, Adopter
 from deployments.agent.config import Config, Current, begin
 from deployments.agent.dispatch import WORKER_LOCK, Dispatcher
+from deployments.agent.engines import watch
+from deployments.agent.gateways import watch as gateways
 
 if TYPE_CHECKING:
     from rq.job import Job
@@ -169,7 +171,8 @@ def put_back_started(connection: Any, prefix: str) -> int:
 
 
 class AdoptThread(threading.Thread):
-    """Adopts attempts at start, every 2 s, and when a dispatch has claimed one; needs no Redis.
+    """Adopts attempts, and sees to keepers of engines, at start, every 2 s, and when a dispatch has claimed one; needs
+    no Redis.
 
     Where Redis is reached otherwise by now, `has_moved`, the process is ended, to be started anew.
     """
@@ -182,10 +185,15 @@ class AdoptThread(threading.Thread):
 
     def run(self) -> None:
         while True:
-            try:
-                self.adopter.tick()
-            except Exception:
-                log.exception("looking after attempts failed")
+            for look in (
+                self.adopter.tick,
+                lambda: watch.sweep(self.adopter.config),
+                lambda: gateways.sweep(self.adopter.config),
+            ):
+                try:
+                    look()
+                except Exception:
+                    log.exception("looking after attempts, engines and gateways failed")
             if self.has_moved():
                 log.warning("Redis has another address or another authority now: starting anew")
                 os.kill(os.getpid(), signal.SIGTERM)

@@ -15,6 +15,7 @@ from deployments.demo import (
     acts_models,
     acts_models_in,
     acts_quantize,
+    acts_serve,
 )
 from deployments.demo.scene import DONE, Act, Ended, Scene
 from deployments.demo.telemetry import MemoryHost
@@ -30,7 +31,7 @@ OWN = "deployments.stacks."
 
 def of(step: Step, scene: Scene, fault: str = "") -> Act:
     """The step acted out. `fault` is what the operator wants to see go wrong; it comes about where it can."""
-    struck = fault if fault and FAULTS[fault].strikes(step) else ""
+    struck = fault if fault and (fault not in FAULTS or FAULTS[fault].strikes(step)) else ""
     if fault == "lspci_missing":  # it lacks at the step before, too, and only strikes later
         struck = fault
     return _after_env(step, scene, struck)
@@ -61,6 +62,8 @@ def _program(words: list[str], step: Step, scene: Scene, fault: str) -> Act:
         return acts_env.pip(scene, words[0], words[3:], step, fault)
     if words[:2] == [PYTHON, "-m"] and words[2] in acts_evaluate.NAMES:
         return acts_evaluate.of(words[2], words[3:], step.env)
+    if words[:2] == [PYTHON, "-m"] and words[2].startswith(acts_serve.OWN):
+        return acts_serve.of(words[2], words[3:], step.env, scene, fault)
     if words[:3] == [PYTHON, "-m", acts_benchmark.NAME]:
         return acts_benchmark.of(words[3:])
     if words[:2] == [PYTHON, "-m"]:
@@ -93,6 +96,8 @@ def _as_root(words: list[str], scene: Scene, fault: str) -> Act:
         return acts_host.driver_tools(scene, name[:3], rest[0], fault)
     if name in ("run-group", "run-user"):
         return acts_host.run_account(scene)
+    if name in acts_serve.ROOT:
+        return acts_serve.root(words)
     if name == "start-exporters":
         return _said("npu-exporter.service: started")
     if name in ("uninstall-driver", "uninstall-firmware"):

@@ -25,6 +25,7 @@ from deployments.agent.lines import LineMaker
 from deployments.agent.writer import SpoolWriter
 from deployments.demo import acts, reboots
 from deployments.demo.scene import Bare, Ended, Item, Scene, Told
+from deployments.serving.faults import ALL as OF_ENGINES
 from deployments.stacks.faults import FAULTS
 from deployments.steps import Step, Text
 
@@ -121,8 +122,8 @@ class Play:
 
     def _say_simulated(self) -> None:
         self.attempt.writer.say(f"{SIMULATED.zh} {SIMULATED.en}")
-        if self.fault in FAULTS:
-            title = FAULTS[self.fault].title
+        if self.fault in FAULTS or self.fault in OF_ENGINES:
+            title = FAULTS[self.fault].title if self.fault in FAULTS else OF_ENGINES[self.fault]
             self.attempt.writer.say(f"{FAULT.zh.format(title.zh)} {FAULT.en.format(title.en)}")
 
     # ---------- one step ----------

@@ -13,6 +13,7 @@ from deployments.agent.sampler import Sampler
 from deployments.agent.tools import Output, Run
 from deployments.demo import contents, physics, reboots, root, systems, tools
 from deployments.demo.fleet import DemoServer, Engine
+from deployments.demo.served import Serving
 from deployments.demo.state import Engines
 
 
@@ -47,6 +48,7 @@ class DemoSampler(Sampler):
     def __init__(self, config: Config, server: DemoServer, engines: Engines, jobs: Callable[[], int]) -> None:
         super().__init__(config, run=self.answer, host=self.figures)
         self.server, self.engines, self.jobs = server, engines, jobs
+        self.served = Serving(config.state_dir / "engines")
         self.owners: DemoOwners = DemoOwners(config, engines)
         self.env = {}  # nothing is started
 
@@ -58,6 +60,9 @@ class DemoSampler(Sampler):
         made = physics.host(self.server, time.time(), self.engines.running(), self.jobs())
         up = reboots.uptime_s(self.config.state_dir)
         return made if up is None else made | {"uptime_s": up}
+
+    def _engines(self) -> dict[str, Any]:
+        return {"engines": self.served.now(self.server, time.time())}
 
     def sample(self) -> dict[str, Any]:
         made = super().sample()

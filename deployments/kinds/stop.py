@@ -64,7 +64,7 @@ def steps(p: Params) -> list[Step]:
 
 
 def stopping(ask: Ask, *, drain_s: int, remove: bool) -> list[Step]:
-    """Until its NPUs are idle. Requests under way get `drain_s` seconds. `remove` takes the unit of systemd away, too."""
+    """Until its NPUs are idle. Requests under way get `drain_s` seconds; `remove` takes the unit away, too."""
     words = [*asked.words(ask), *([f"--drain={drain_s}"] if drain_s else [])]
     found = [
         Step(

@@ -205,7 +205,7 @@ def start(deployment: Deployment, *, by: User) -> Deployment:
 
 
 def _has_failed(row: Deployment) -> bool:
-    stuck = bool(row.rollout) and row.rollout["phase"] == "stuck"
+    stuck = row.rollout is not None and row.rollout["phase"] == "stuck"
     return stuck or row.replica_set.filter(state="failed", ended_at__gte=row.tried_at or row.created_at).exists()
 
 
@@ -302,12 +302,13 @@ def check_not_moving(row: Deployment) -> None:
 def set_rollout_paused(deployment: Deployment, paused: bool, *, by: User) -> Deployment:
     """Let the rollout wait where it is, or go on."""
     with changing(deployment, by, "rollout.paused" if paused else "rollout.resumed") as row:
-        if not rollout.is_moving(row) or row.rollout["paused"] is paused:
+        kept = row.rollout or {}
+        if not rollout.is_moving(row) or kept["paused"] is paused:
             raise Conflict(
                 _("There is no rollout of “%(name)s” for that.") % {"name": row.name}, _("Reload the page."),
                 code="no_rollout",
             )  # fmt: skip
-        row.rollout = {**row.rollout, "paused": paused}
+        row.rollout = {**kept, "paused": paused}
     return row
 
 

@@ -144,7 +144,10 @@ def actions(artifact: Artifact, there: Sequence[ArtifactPlace]) -> list[Action]:
         (title, address(name, **(copied if kind == "model_copy" else filled)) or _form(kind, here), icon)
         for title, name, kind, icon in wanted
     ]
-    plan = [(_("Plan for serving"), address("deployments:serving-plan", model=artifact.pk), "deployment")]
+    plan = [
+        (_("Deploy this"), address("deployments:deployment-new", artifact=artifact.pk), "deployment"),
+        (_("Plan for serving"), address("deployments:serving-plan", model=artifact.pk), "deployment"),
+    ]
     every = [*(plan if artifact.format in ("hf", "quantized") else []), *found]
     return [Action(title, url, icon) for title, url, icon in every if url]
 

@@ -21,7 +21,7 @@ from deployments.stacks.indexes import Login, for_addresses, host_of
 from deployments.stacks.options import Options
 
 MASK = "•••"
-KINDS = ("install",)
+KINDS = ("install", "gateway")
 
 
 def addresses() -> tuple[str, ...]:

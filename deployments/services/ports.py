@@ -21,6 +21,7 @@ RANGES = {
     "hccl": ("ENGINE_HCCL_PORTS", 32),  # HCCL takes 32 from HCCL_IF_BASE_PORT on
     "gateway": ("GATEWAY_PORTS", 1),
     "router": ("GATEWAY_PORTS", 1),
+    "metrics": ("GATEWAY_PORTS", 1),
 }
 LOOPBACK = "127.0.0.1"
 

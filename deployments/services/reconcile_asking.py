@@ -22,7 +22,7 @@ def enqueue(deployment_pk: int) -> bool:
     """Put it into the queue; False where it stands there already, or Redis is away."""
     with contextlib.suppress(redis.RedisError):
         if client().set(streams.reconcile_asked(deployment_pk), 1, nx=True, ex=ASKED_S):
-            queue = django_rq.get_queue("default")  # type: ignore[no-untyped-call]
+            queue = django_rq.get_queue("default")
             queue.enqueue(LOOK, deployment_pk, job_timeout=120, result_ttl=60, failure_ttl=86400)
             return True
     return False

@@ -68,7 +68,7 @@ def check_there(revision: Revision) -> None:
             _("Make a new revision with a model that is there."),
             code="model_changed",
         )
-    if not artifact.places.present().exists():  # type: ignore[attr-defined]
+    if not artifact.places.present().exists():
         raise Conflict(
             _("No server has a copy of “%(name)s” any more.") % {"name": artifact.name},
             _("Bring it to a server again, or make a revision with another model."),

@@ -57,7 +57,7 @@ def begin_restart(deployment: Deployment, replicas: list[Replica], *, by: User) 
 
 def is_moving(deployment: Deployment) -> bool:
     """Whether one is under way, be it paused."""
-    return bool(deployment.rollout) and deployment.rollout["phase"] in MOVING
+    return deployment.rollout is not None and deployment.rollout["phase"] in MOVING
 
 
 def step(seen: Picture) -> Action | None:

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from console.errors import Conflict
 from console.language import pick
 from console.models import User
-from deployments.models import GONE, Deployment, ReplicaState
+from deployments.models import GONE, Deployment, Replica, ReplicaState
 from deployments.services import deployments, placement, revisions, rollout
 from deployments.serving import settings as serving_settings
 
@@ -58,9 +58,10 @@ def plan(deployment: Deployment, replicas: int) -> dict[str, Any]:
     return {"starts": starts, "lacking": more - len(starts), "stops": [], "why_not": why_not}
 
 
-def worst(rows: list[Any], count: int) -> list[Any]:
+def worst(rows: list[Replica], count: int) -> list[Replica]:
     """As many, in the order in which they would be drained."""
-    left, taken = list(rows), []
+    left = list(rows)
+    taken: list[Replica] = []
     while left and len(taken) < count:
         taken.append(rollout.worst(left))
         left.remove(taken[-1])

@@ -38,7 +38,8 @@ def check(points: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _point(number: int, item: Any) -> dict[str, Any]:
-    at, days, replicas = (item.get(name) if isinstance(item, dict) else None for name in ("at", "days", "replicas"))
+    given: dict[str, Any] = item if isinstance(item, dict) else {}
+    at, days, replicas = given.get("at"), given.get("days"), given.get("replicas")
     right = (
         isinstance(at, str)
         and TIME.fullmatch(at)
@@ -54,7 +55,7 @@ def _point(number: int, item: Any) -> dict[str, Any]:
             _("Give a time as 08:00, days as 0 (Monday) to 6 (Sunday), and replicas from 0."),
             code="invalid_schedule",
         )
-    return {"at": at, "days": sorted(set(days)), "replicas": replicas}
+    return {"at": at, "days": sorted(set(days or [])), "replicas": replicas}
 
 
 def due(deployment: Deployment, now: datetime) -> tuple[datetime, int] | None:

@@ -13,14 +13,15 @@ from console.errors import Invalid, NotFound
 from console.language import pick
 from deployments.models import Artifact, Server
 from deployments.services import model_catalogue, resets, stacks
-from deployments.serving import limits, planner
+from deployments.serving import limits, loaders, planner
+from deployments.serving.loaders import Loaded
 from deployments.serving.planner import Answer, Plan, Wish
 from deployments.serving.sizing import UTILIZATION
 from deployments.serving.spec import QUANT_BYTES, Spec, Unknown, completed, from_known, from_summary, quantized
 
 QUANTS = tuple(QUANT_BYTES)
 DTYPES = ("auto", "bfloat16", "float16")
-MOST_HBM_MB, MOST_NPUS, MOST_CONTEXT, MOST_AT_ONCE = 1_048_576, 64, 100_000_000, 100_000
+MOST_HBM_MB, MOST_NPUS, MOST_CONTEXT, MOST_AT_ONCE, MOST_SERVERS = 1_048_576, 64, 100_000_000, 100_000, 1000
 
 # What the form calls the fields, beside their names in REST and the command.
 LABELS = {
@@ -28,6 +29,7 @@ LABELS = {
     "npus": gettext_noop("NPUs"),
     "max_model_len": gettext_noop("Context, tokens"),
     "concurrency": gettext_noop("Requests at once"),
+    "servers": gettext_noop("Such servers"),
     "quant": gettext_noop("As it would be quantized"),
 }
 
@@ -69,8 +71,15 @@ def ask(given: Mapping[str, Any]) -> Asked:
         concurrency=_whole(given, "concurrency", MOST_AT_ONCE, None),
         dtype=_choice(given, "dtype", DTYPES, "auto"),
         utilization=_share(given),
+        servers=_whole(given, "servers", MOST_SERVERS, 1) or 1,
     )
     return Asked(name, artifact, spec, wish, chip)
+
+
+def loaded_by(asked: Asked) -> Loaded:
+    """Which releases of vLLM-Ascend load the model on these chips, as their documents and the stacks say."""
+    row = model_catalogue.models().rows.get(asked.model) or model_catalogue.like(asked.model)
+    return loaders.of(row.support if row else None, asked.wish.family, stacks.catalogue().stacks.values())
 
 
 def answer(asked: Asked) -> Answer:
@@ -202,16 +211,22 @@ def as_json(asked: Asked, found: Answer) -> dict[str, Any]:
         "weights_mb": round(asked.spec.weight_mb),
         "quant": asked.spec.quant,
         "supported": asked.spec.supported,
+        "loaded_by": _loaded_json(loaded_by(asked)),
         "chip": asked.chip,
         "family": wish.family,
         "hbm_mb": wish.hbm_mb,
         "npus": wish.npus,
+        "servers": wish.servers,
         "max_model_len": planner.context(asked.spec, wish),
         "plans": [_plan_json(plan) for plan in found.plans],
         "refusals": [
             {"way": one.way, "code": one.code, "why": pick(one.why), "do": pick(one.do)} for one in found.refusals
         ],
     }
+
+
+def _loaded_json(found: Loaded) -> dict[str, Any]:
+    return {"level": found.level, "stacks": list(found.stacks), "what": pick(found.text)}
 
 
 def _plan_json(plan: Plan) -> dict[str, Any]:
@@ -222,7 +237,9 @@ def _plan_json(plan: Plan) -> dict[str, Any]:
         "npus": engine.npus,
         "replicas": plan.replicas,
         "tensor_parallel_size": engine.tp,
+        "pipeline_parallel_size": engine.pp,
         "data_parallel_size": engine.dp,
+        "nodes": plan.nodes,
         "expert_parallel": engine.ep,
         "max_model_len": plan.max_model_len,
         "longest": plan.longest,

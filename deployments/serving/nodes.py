@@ -23,7 +23,7 @@ HEAD = (
 )
 # The others: the head may not listen yet. join SECONDS COMMAND …
 JOIN = (
-    'until=$(($(date +%s) + $1)); shift; while :; do began=$(date +%s); "$@"; code=$?; '
+    'until=$(($(date +%s) + $1)); shift; while :; do began=$(date +%s); "$@"; code=$?; [ $code = 0 ] && exit 0; '
     '[ $(($(date +%s) - began)) -lt 30 ] && [ "$(date +%s)" -lt $until ] || exit $code; sleep 2; done'
 )
 

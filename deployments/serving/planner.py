@@ -4,7 +4,7 @@ Pure arithmetic, so that a page, REST and `manage.py plan` answer alike: model a
 """
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from deployments.serving import limits, sizing
@@ -15,6 +15,7 @@ from deployments.steps import Text
 
 DEFAULT_CONTEXT = 16_384  # where nobody asks for one and the model takes more
 SIZES = (1, 2, 4, 8, 16, 32, 64)
+MOST_NODES = 8
 STEP = 128  # a context is a whole number of blocks
 GOALS: dict[str, Text] = {
     "fewest": Text("最少的 NPU", "Fewest NPUs"),
@@ -27,7 +28,7 @@ TP_EFFICIENCY = 0.9
 
 @dataclass(frozen=True)
 class Wish:
-    """`npus` of one server, `group` of one HCCS group (0: all of them). None: the planner chooses."""
+    """`npus` of one server, `group` of one HCCS group (0: all), `servers` alike. None: the planner chooses."""
 
     family: str
     hbm_mb: float
@@ -37,12 +38,13 @@ class Wish:
     concurrency: int | None = None
     dtype: str = "auto"
     utilization: float = sizing.UTILIZATION
+    servers: int = 1
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`replicas` of this engine fit on the NPUs of the wish; `at_once` is how many requests of the whole context one of
-    them holds."""
+    """`replicas` of this engine fit on the servers of the wish, each on `nodes` of them; `at_once` is how many requests
+    of the whole context one of them holds."""
 
     goals: tuple[str, ...]
     engine: Engine
@@ -52,6 +54,7 @@ class Plan:
     at_once: float
     flags: tuple[str, ...]
     notes: tuple[Text, ...]
+    nodes: int = 1  # servers of one replica
 
     @property
     def longest(self) -> int:
@@ -70,17 +73,27 @@ def make(spec: Spec, wish: Wish) -> Answer:
     never = [*limits.of_chip(spec, wish.family, wish.dtype), *limits.of_context(spec, wish.max_model_len)]
     if any(one.code != "unsure" for one in never) or wish.npus < 1:
         return Answer((), tuple(never or [_no_npus()]))
-    refusals, fitting = list(never), []
-    for engine in _ways(spec, wish):
+    fitting, refusals = _tried(spec, wish, ((engine, 1) for engine in _ways(spec, wish)))
+    for more in (_stages(spec, wish), _over_servers(spec, wish)):
+        if not fitting:  # what crosses groups or servers is slower: only where nothing else goes
+            fitting, others = _tried(spec, wish, more)
+            refusals += others
+    return Answer(_ranked(fitting), (*never, *refusals))
+
+
+def _tried(spec: Spec, wish: Wish, ways: Iterable[tuple[Engine, int]]) -> tuple[list[Plan], list[Refusal]]:
+    """Of (engine, servers of one replica): what fits, and why the others do not."""
+    fitting, refusals = [], []
+    for engine, nodes in ways:
         wrong = limits.of_division(spec, engine, wish.group or wish.npus)
         if wrong is None:
-            plan = _plan(spec, wish, engine)
+            plan = _plan(spec, wish, engine, nodes)
             wrong = _too_small(spec, wish, plan)
             if wrong is None:
                 fitting.append(plan)
         if wrong is not None:
             refusals.append(wrong)
-    return Answer(_ranked(fitting), tuple(refusals))
+    return fitting, refusals
 
 
 def _no_npus() -> Refusal:
@@ -91,7 +104,7 @@ def _no_npus() -> Refusal:
 
 def _ways(spec: Spec, wish: Wish) -> Iterator[Engine]:
     """Ways to divide the model over the NPUs of one server. Dense models take no data parallel: replicas do that."""
-    base = Engine(utilization=wish.utilization, max_num_seqs=min(256, wish.concurrency or 256))
+    base = _base(wish)
     for tp in SIZES:
         if tp > wish.npus:
             return
@@ -102,12 +115,40 @@ def _ways(spec: Spec, wish: Wish) -> Iterator[Engine]:
                     yield dataclasses.replace(base, tp=tp, dp=dp, ep=True)
 
 
+def _stages(spec: Spec, wish: Wish) -> Iterator[tuple[Engine, int]]:
+    """Pipeline parallel within one server, over its groups."""
+    tp = _widest(spec, wish)
+    for pp in SIZES[1:]:
+        if tp * pp <= wish.npus:
+            yield dataclasses.replace(_base(wish), tp=tp, pp=pp), 1
+
+
+def _over_servers(spec: Spec, wish: Wish) -> Iterator[tuple[Engine, int]]:
+    """Each server whole: experts by data parallel, layers by pipeline parallel, tensor parallel within a group."""
+    base, widest = _base(wish), _widest(spec, wish)
+    for nodes in range(2, min(wish.servers, MOST_NODES) + 1):
+        if spec.is_moe:
+            for tp in (one for one in SIZES if one <= widest and one * 2 >= widest // 2):
+                yield dataclasses.replace(base, tp=tp, dp=wish.npus // tp * nodes, ep=True), nodes
+        yield dataclasses.replace(base, tp=widest, pp=wish.npus // widest * nodes), nodes
+
+
+def _widest(spec: Spec, wish: Wish) -> int:
+    """The most tensor parallel that one group and the heads allow."""
+    group = wish.group or wish.npus
+    return max((one for one in SIZES if one <= group and not spec.heads % one), default=1)
+
+
+def _base(wish: Wish) -> Engine:
+    return Engine(utilization=wish.utilization, max_num_seqs=min(256, wish.concurrency or 256))
+
+
 def context(spec: Spec, wish: Wish) -> int:
     """The context to plan for."""
     return wish.max_model_len or min(DEFAULT_CONTEXT, spec.max_position or DEFAULT_CONTEXT)
 
 
-def _plan(spec: Spec, wish: Wish, engine: Engine) -> Plan:
+def _plan(spec: Spec, wish: Wish, engine: Engine, nodes: int) -> Plan:
     found = sizing.memory(spec, wish.hbm_mb, engine)
     length = context(spec, wish)
     # Each data-parallel rank has a cache of its own, and takes requests of its own.
@@ -117,10 +158,11 @@ def _plan(spec: Spec, wish: Wish, engine: Engine) -> Plan:
         engine=engine,
         memory=found,
         max_model_len=length,
-        replicas=wish.npus // engine.npus,
+        replicas=wish.servers // nodes if nodes > 1 else wish.npus // engine.npus * wish.servers,
         at_once=at_once,
-        flags=flags(spec, wish, engine, length),
-        notes=tuple(_notes(spec, wish, found)),
+        flags=(*flags(spec, wish, engine, length), *_node_flags(engine, nodes)),
+        notes=(*_notes(spec, wish, found), *_node_notes(nodes)),
+        nodes=nodes,
     )
 
 
@@ -217,6 +259,24 @@ def flags(spec: Spec, wish: Wish, engine: Engine, length: int) -> tuple[str, ...
     if spec.quant:
         words += ["--quantization", "ascend"]
     return tuple(words)
+
+
+def _node_flags(engine: Engine, nodes: int) -> tuple[str, ...]:
+    """Those of the first server; the others have a rank of their own and --headless."""
+    if nodes == 1:
+        return ()
+    if engine.dp > 1:
+        return ("--data-parallel-size-local", str(engine.dp // nodes), "--data-parallel-address", "NODE-0")
+    return ("--nnodes", str(nodes), "--node-rank", "0", "--master-addr", "NODE-0")
+
+
+def _node_notes(nodes: int) -> Iterator[Text]:
+    if nodes > 1:
+        yield Text(
+            f"一个副本用 {nodes} 台服务器：NPU 之间的网络（hccn）须先检查，路径与版本须相同。",
+            f"One replica takes {nodes} servers: check the network between their NPUs (hccn) first; paths and versions "
+            "must be the same.",
+        )
 
 
 def _notes(spec: Spec, wish: Wish, found: Memory) -> Iterator[Text]:

@@ -97,6 +97,13 @@ def _communicators(engine: Engine) -> int:
     return (engine.tp > 1) + (engine.pp > 1) + (engine.dp > 1) + (engine.ep and engine.tp * engine.dp > 1)
 
 
+def tokens_on_cpu(spec: Spec, gib: int, dtype: str) -> int:
+    """How many tokens a cache of `gib` GiB holds on a machine without NPU; a number of it has the size of `dtype`."""
+    size = 4 if dtype == "float32" else 2 if dtype in ("bfloat16", "float16") else 4 if spec.dtype == "F32" else 2
+    one = spec.kv_lora_rank + spec.rope_dim if spec.is_mla else 2 * spec.kv_heads * spec.head_dim
+    return gib * 2**30 // (spec.kv_layers * one * size) // BLOCK * BLOCK
+
+
 def concurrency(found: Memory, tokens_each: int) -> float:
     """How many requests of that length the cache holds at once."""
     return found.tokens / tokens_each if tokens_each else 0.0

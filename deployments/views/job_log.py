@@ -20,17 +20,17 @@ def job_lines(request: HttpRequest, pk: int) -> JsonResponse:
     attempt, _every = find_attempt(find_job(pk), request.GET.get("attempt"))
     if attempt is None:
         return JsonResponse({"attempt": None, "first": 1, "n": 0, "total": 0, "text": "", "done": False})
-    n = _number(request, "n", 500, logs.MAX_LINES)
+    n = number(request, "n", 500, logs.MAX_LINES)
     if "after" in request.GET:
-        found = logs.after(attempt, _number(request, "after", 0, 10**15), n)
+        found = logs.after(attempt, number(request, "after", 0, 10**15), n)
     elif "before" in request.GET:
-        found = logs.before(attempt, _number(request, "before", 1, 10**15), n)
+        found = logs.before(attempt, number(request, "before", 1, 10**15), n)
     else:
         found = logs.tail(attempt, n)
     return JsonResponse({"attempt": attempt.pk, **vars(found), "done": attempt.done, "state": attempt.state})
 
 
-def _number(request: HttpRequest, name: str, default: int, most: int) -> int:
+def number(request: HttpRequest, name: str, default: int, most: int) -> int:
     raw = request.GET.get(name, "")
     if not raw:
         return default

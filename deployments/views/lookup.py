@@ -5,7 +5,7 @@ from django.utils.translation import gettext as _
 
 from console.errors import NotFound
 from console.models import User
-from deployments.models import Attempt, Job, Server
+from deployments.models import Attempt, Deployment, Job, Replica, Server
 from deployments.services import jobs
 
 
@@ -40,6 +40,30 @@ def find_job(pk: int) -> Job:
     if job is None:
         raise NotFound(_("There is no job #%(id)s.") % {"id": pk}, _("Look for it in the list of jobs."))
     return job
+
+
+def find_deployment(name: str) -> Deployment:
+    """The deployment of that name with what its pages read beside it. Raises NotFound."""
+    rows = Deployment.objects.present().select_related("revision__artifact", "owner", "gateway")
+    deployment = rows.filter(name=name[:63]).first()
+    if deployment is None:
+        raise NotFound(
+            _("There is no deployment called %(name)s.") % {"name": name[:63]},
+            _("Look for it in the list of deployments."),
+        )
+    return deployment
+
+
+def find_replica(name: str, n: int) -> Replica:
+    """That replica of the deployment, also one that has ended. Raises NotFound."""
+    rows = Replica.objects.filter(deployment=find_deployment(name), n=n)
+    replica = rows.select_related("deployment", "revision", "server").first()
+    if replica is None:
+        raise NotFound(
+            _("%(name)s has no replica %(n)s.") % {"name": name[:63], "n": n},
+            _("Choose one on the page of the deployment."),
+        )
+    return replica
 
 
 def find_attempt(job: Job, n: str | None) -> tuple[Attempt | None, list[Attempt]]:

@@ -8,24 +8,13 @@ from django.views.decorators.http import require_GET
 
 from console.errors import ConsoleError
 from deployments.models import Artifact, Server
-from deployments.services import model_catalogue, serving_plans
+from deployments.services import model_catalogue, serving_plans, wizard_page
 from deployments.serving import limits, planner
 from deployments.serving.planner import Plan
 from deployments.serving.spec import kv_bytes_per_token
-from deployments.steps import Text
 
-PARTS: dict[str, Text] = {
-    "weights": Text("权重", "Weights"),
-    "kv": Text("KV 缓存", "KV cache"),
-    "activations": Text("激活", "Activations"),
-    "graphs": Text("图", "Graphs"),
-    "hccl": Text("HCCL 缓冲", "HCCL buffers"),
-    "runtime": Text("运行时", "Runtime"),
-    "reserve": Text("留空", "Left free"),
-    "invisible": Text("驱动与固件", "Driver and firmware"),
-}
 FIELDS = (
-    "model", "server", "chip", "hbm_mb", "npus", "group", "max_model_len", "concurrency", "quant", "dtype",
+    "model", "server", "chip", "hbm_mb", "npus", "servers", "group", "max_model_len", "concurrency", "quant", "dtype",
     "utilization",
 )  # fmt: skip
 MOST_NAMES = 500
@@ -50,6 +39,7 @@ def serving_plan(request: HttpRequest) -> HttpResponse:
             found = serving_plans.answer(asked)
             context |= {
                 "asked": asked,
+                "loaded": serving_plans.loaded_by(asked),
                 "kv_bytes": round(kv_bytes_per_token(asked.spec)),
                 "plans": [shown(plan) for plan in found.plans],
                 "refusals": found.refusals,
@@ -68,19 +58,6 @@ def shown(plan: Plan) -> dict[str, Any]:
         "goals": [planner.GOALS[goal] for goal in plan.goals],
         "way": limits.words(plan.engine),
         "plan": plan,
-        "rects": rects(plan),
+        "rects": wizard_page.rects(plan),
         "command": ["vllm", "serve", "MODEL", *plan.flags],
     }
-
-
-def rects(plan: Plan) -> list[dict[str, Any]]:
-    """The parts of the memory as a stacked bar of 100 units."""
-    made: list[dict[str, Any]] = []
-    at = 0.0
-    for name, mb in plan.memory.parts():
-        percent = 100 * mb / plan.memory.total
-        if mb >= 1:
-            place = {"x": f"{at:.3f}", "width": f"{percent:.3f}"}
-            made.append({"name": name, "title": PARTS[name], "gib": mb / 1024, "percent": percent, **place})
-        at += percent
-    return made

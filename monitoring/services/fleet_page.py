@@ -119,7 +119,7 @@ def _holder(now: Now) -> str:
     if "unexplained" in held:
         parts.append(gettext("memory taken, no process listed"))
     if "held" in held:
-        parts.append(gettext("on hold"))
+        parts.append(gettext("on hold: %(who)s") % {"who": ", ".join(_holders_of(now, "hold"))})
     if "cordoned" in held:
         parts.append(gettext("cordoned"))
     return " · ".join(parts) or gettext("free")
@@ -129,7 +129,14 @@ def _jobs(now: Now) -> list[str]:
     attempts = {process.get("attempt") for process in now["processes"]}
     numbers = sorted(job for attempt in attempts if (job := job_of(attempt)))
     named = {str(value) for value in (now.get("holders") or {}).values()}
+    named |= set(_holders_of(now, "replica"))
     return [*sorted(named), *(gettext("job #%(id)s") % {"id": number} for number in numbers[:3])]
+
+
+def _holders_of(now: Now, kind: str) -> list[str]:
+    """Teams, or deployments, that NPUs of the server are promised to."""
+    found = {str(npu["held"]["name"]) for npu in now["npus"] if npu.get("held") and npu["held"]["kind"] == kind}
+    return sorted(found)[:3]
 
 
 def _foreigners(now: Now) -> list[str]:

@@ -17,10 +17,11 @@ from django.conf import settings
 from console import streams
 from console.redis import client
 from deployments.models import Server
-from deployments.services import inventory
+from deployments.services import inventory, reserved
 from deployments.serving import idle
 
 Now = dict[str, Any]
+Promises = dict[int, dict[str, dict[str, Any]]]  # {server id: {NPU: as reserved.Held.as_json}}
 
 # The span of each metric that is shown as colour, in the metric's unit.
 RANGES = {"aicore_pct": (0.0, 100.0), "hbm_pct": (0.0, 100.0), "temp_c": (20.0, 100.0), "power_w": (0.0, 500.0)}
@@ -35,9 +36,11 @@ STEPS = 16
 UNKNOWN_STEP = STEPS
 
 
-def build(server: Server, sample: Mapping[str, Any], seen: float) -> Now:
+def build(
+    server: Server, sample: Mapping[str, Any], seen: float, held: Mapping[str, Mapping[str, Any]] | None = None
+) -> Now:
     """The "now" of a server after `sample`: {id, name, state, seen, simulated, family, rack, seq, took_ms, error,
-    npus: [{npu, chip, bus_id, name, health, aicore, hbm_used_mb, hbm_total_mb, temp_c, power_w, occ}],
+    npus: [{npu, chip, bus_id, name, health, codes, aicore, hbm_used_mb, hbm_total_mb, temp_c, power_w, occ, held}],
     processes, host, version}. None stands for unknown. `seen` is the console's clock, seconds."""
     processes = sample.get("processes") or []
     by_chip: dict[tuple[int, int], list[dict[str, Any]]] = {}
@@ -59,7 +62,7 @@ def build(server: Server, sample: Mapping[str, Any], seen: float) -> Now:
         "version": sample.get("version"),
         "holders": sample.get("holders") or {},
     }
-    set_cordons(made, server)
+    set_cordons(made, server, held)
     return made
 
 
@@ -82,22 +85,55 @@ def drain_mark(server: Server) -> str:
     return "" if not server.draining else "drained" if server.drained_at else "draining"
 
 
-def set_cordons(now: Now, server: Server) -> bool:
-    """Show the NPUs that are cordoned as such, whatever is on them; whether something changed.
+def set_cordons(now: Now, server: Server, held: Mapping[str, Mapping[str, Any]] | None = None) -> bool:
+    """Show the NPUs that are cordoned as such, whatever is on them, and those that are promised to somebody where
+    nothing is on them: to a replica (ours), or on hold (held). Whether something changed.
 
-    `under` keeps what the reading said, so that an NPU shows it again when its cordon ends.
+    `held` are promises as deployments/services/reserved.py tells them, by the NPU's name; None leaves those that
+    are shown. `under` keeps what the reading said, so that an NPU shows it again when its cordon or hold ends.
     """
-    if not server.cordons and not any(npu["occ"] == "cordoned" for npu in now["npus"]):
+    npus = now["npus"]
+    if not server.cordons and not held and not any("under" in npu or npu.get("held") for npu in npus):
         return False
     changed = False
-    for npu in now["npus"]:
+    for npu, name in zip(npus, names(npus), strict=True):
+        if held is not None and npu.get("held") != held.get(name):
+            npu["held"], changed = held.get(name), True
         bus_id = npu.get("bus_id")
-        cordoned = bool(bus_id) and bus_id.upper() in server.cordons
-        if cordoned and npu["occ"] not in ("cordoned", "unreadable"):
-            npu["under"], npu["occ"], changed = npu["occ"], "cordoned", True
-        elif not cordoned and npu["occ"] == "cordoned":
-            npu["occ"], changed = npu.pop("under", "unreadable"), True
+        read = npu.pop("under", npu["occ"]) if npu["occ"] != "unreadable" else "unreadable"
+        shown = _over(read, bool(bus_id) and bus_id.upper() in server.cordons, npu.get("held"))
+        if shown != read:
+            npu["under"] = read
+        changed, npu["occ"] = changed or shown != npu["occ"], shown
     return changed
+
+
+def _over(read: str, cordoned: bool, held: Mapping[str, Any] | None) -> str:
+    if read == "unreadable" or not (cordoned or held):
+        return read
+    if cordoned:
+        return "cordoned"
+    promised = "ours" if held and held["kind"] == "replica" else "held"
+    return promised if read == "free" else read
+
+
+def names(npus: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What reservations call each: its bus id, with the chip where several have the same; '' where it has none."""
+    rows = list(npus)
+    shared = Counter(npu.get("bus_id") for npu in rows)
+    return [
+        "" if not (bus_id := npu.get("bus_id")) else f"{bus_id.upper()}/{npu.get('chip') or 0}"
+        if shared[bus_id] > 1 else bus_id.upper()
+        for npu in rows
+    ]  # fmt: skip
+
+
+def held_now(servers: Iterable[int] | None = None) -> Promises:
+    """{server id: {NPU: whom it is promised to}}, as the "now" shows it. One query."""
+    return {
+        pk: {name: holder.as_json() for name, holder in found.items()}
+        for pk, found in reserved.on_servers(servers).items()
+    }
 
 
 def npu_now(npu: Mapping[str, Any], processes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -111,6 +147,7 @@ def npu_now(npu: Mapping[str, Any], processes: list[dict[str, Any]]) -> dict[str
         "bus_id": npu.get("bus_id"),
         "name": npu.get("name"),
         "health": npu.get("health"),
+        "codes": npu.get("codes") or [],
         "aicore": npu.get("aicore_pct"),
         "hbm_used_mb": used,
         "hbm_total_mb": total,
@@ -181,14 +218,14 @@ def unheard(server: Server) -> Now:
 
 
 def all_now() -> list[Now]:
-    """The "now" of every server, by id. One database query; without Redis what the database knows."""
+    """The "now" of every server, by id. Two database queries; without Redis what the database knows."""
     servers = list(Server.objects.present().order_by("id").only(*READ))
     try:
         kept = client().hgetall(streams.FLEET_NOW)
     except redis.RedisError:
         kept = {}
-    at = time.time()
-    return [_current(server, kept.get(str(server.pk).encode()), at) for server in servers]
+    at, held = time.time(), held_now()
+    return [_current(server, kept.get(str(server.pk).encode()), at, held.get(server.pk, {})) for server in servers]
 
 
 def now(server: Server) -> Now:
@@ -197,12 +234,12 @@ def now(server: Server) -> Now:
         kept = client().hget(streams.FLEET_NOW, str(server.pk))
     except redis.RedisError:
         kept = None
-    return _current(server, kept, time.time())
+    return _current(server, kept, time.time(), held_now([server.pk]).get(server.pk, {}))
 
 
-def _current(server: Server, kept: bytes | None, at: float) -> Now:
+def _current(server: Server, kept: bytes | None, at: float, held: Mapping[str, Mapping[str, Any]]) -> Now:
     result: Now = {**orjson.loads(kept), **identity(server)} if kept else unheard(server)
-    set_cordons(result, server)
+    set_cordons(result, server, held)
     if server.maintenance:
         result["state"] = "maintenance"
     result["state"] = state_at(result, at)

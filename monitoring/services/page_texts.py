@@ -63,6 +63,7 @@ FLEET = [
     gettext_noop("Occupancy"),
     gettext_noop("Health"),
     gettext_noop("Holder"),
+    gettext_noop("Kept for"),
     gettext_noop("%(shown)s of %(all)s servers shown"),
     gettext_noop("The filters did not reach the console; the page shows what it already has."),
     gettext_noop("NPUs of %(name)s: arrow keys read each, Enter opens the server"),
@@ -77,6 +78,7 @@ SERVER = [
     gettext_noop("job #%(id)s"),
     gettext_noop("foreign process"),
     gettext_noop("free"),
+    gettext_noop("replica %(n)s of %(name)s"),
 ]
 
 

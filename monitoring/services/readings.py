@@ -1,6 +1,7 @@
 """What servers send is untrusted: samples are cut to known fields, types and sizes before anything reads them."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ MOST_NPU, MOST_CHIP, MOST_MB = 2**31 - 1, 2**15 - 1, 2**31 - 1  # what the colum
 NPU_PLACES = {"npu": MOST_NPU, "chip": MOST_CHIP, "phy_id": MOST_NPU}
 MOST_READING = 10**6  # no chip draws so much or gets so hot: what says so is no reading
 MOST_HOST = 10**9
+MOST_CODES = 16
+CODE = re.compile(r"[0-9A-F]{8}")
 NPU_AMOUNTS = ("power_w", "hugepages_used", "hugepages_total", "aicore_pct")
 NPU_MB = ("memory_used_mb", "memory_total_mb", "hbm_used_mb", "hbm_total_mb")
 NPU_TEXTS = ("name", "health", "bus_id")
@@ -74,8 +77,15 @@ def _npu(item: Mapping[str, Any]) -> dict[str, Any]:
         result[name] = _within(amount(get(name)), MOST_MB)
     for name in NPU_TEXTS:
         result[name] = text(get(name), 40)
+    result["codes"] = _codes(get("codes"))
     result["temp_c"] = _within(number(get("temp_c")), MOST_READING)
     return result
+
+
+def _codes(value: Any) -> list[str]:
+    """Codes of faults, 8 hexadecimal digits each."""
+    found = value[:MOST_CODES] if isinstance(value, list) else []
+    return [one for one in found if isinstance(one, str) and CODE.fullmatch(one)]
 
 
 def _within(value: float | int | None, most: int) -> float | int | None:
@@ -92,6 +102,7 @@ def _process(item: Mapping[str, Any]) -> dict[str, Any]:
         "user": text(item.get("user"), 64),
         "command": text(item.get("command")),
         "attempt": text(item.get("attempt"), 40),
+        "pod": item.get("pod") is True,
     }
 
 

@@ -1,4 +1,4 @@
-"""What the command palette finds: pages, servers, NPUs, models, jobs. A fixed number of small queries."""
+"""What the command palette finds: pages, servers, NPUs, deployments, models, jobs. A fixed number of small queries."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from django.db.models import F, Q
 from django.urls import reverse
 from django.utils.translation import gettext
 
-from deployments.models import Artifact, Job, JobState, Npu, Server
+from deployments.models import Artifact, Deployment, Job, JobState, Npu, Server
 from deployments.templatetags.jobs import kind_title
 
 AT_MOST = 8
@@ -15,7 +15,8 @@ AT_MOST = 8
 def find(typed: str) -> list[dict[str, str]]:
     """[{title, note, icon, url}], pages first where their name matches; with nothing typed, pages and newest jobs."""
     word = typed.strip()
-    return [*_pages(word), *_servers(word), *(_npus(word) if len(word) > 2 else []), *_models(word), *_jobs(word)]
+    npus = _npus(word) if len(word) > 2 else []
+    return [*_pages(word), *_servers(word), *npus, *_deployments(word), *_models(word), *_jobs(word)]
 
 
 def _entry(title: str, note: str, icon: str, url: str) -> dict[str, str]:
@@ -26,6 +27,7 @@ def _entry(title: str, note: str, icon: str, url: str) -> dict[str, str]:
 PAGES = (
     ("monitoring:fleet", "fleet", "fleet 机群 jiqun"),
     ("monitoring:server-list", "server", "servers 服务器 fuwuqi"),
+    ("deployments:deployment-list", "deployment", "deployments replicas 部署 副本 bushu fuben"),
     ("deployments:job-list", "job", "jobs 作业 zuoye"),
     ("deployments:server-agents", "link", "agents versions 代理版本 dailibanben"),
     ("deployments:batch-list", "table", "batches 批次 pici"),
@@ -34,7 +36,7 @@ PAGES = (
     ("monitoring:alert-list", "alert", "alerts 告警 gaojing"),
     ("deployments:model-list", "model", "models artifacts 模型 moxing"),
     ("deployments:model-catalogue", "columns", "model catalogue 模型目录 moxingmulu"),
-    ("deployments:serving-plan", "deployment", "plan fit serving 规划 部署规划 guihua"),
+    ("deployments:serving-plan", "settings", "plan fit serving 规划 部署规划 guihua"),
     ("deployments:hold-list", "lock", "holds reserved 保留 占用 baoliu zhanyong"),
     ("deployments:engine-list", "more", "engines external vllm mindie 外部引擎 waibuyinqing"),
     ("monitoring:stack-list", "stack", "stacks 软件栈 ruanjianzhan"),
@@ -46,7 +48,8 @@ def _pages(word: str) -> list[dict[str, str]]:
         "fleet": gettext("Fleet"), "server": gettext("Servers"), "job": gettext("Jobs"), "table": gettext("Batches"),
         "alert": gettext("Alerts"), "queue": gettext("Queues"), "stack": gettext("Stacks"), "link": gettext("Agents"),
         "report": gettext("Campaigns"), "model": gettext("Models"), "columns": gettext("Model catalogue"),
-        "deployment": gettext("Plan for serving"), "lock": gettext("Holds"), "more": gettext("Engines of others"),
+        "deployment": gettext("Deployments"), "settings": gettext("Plan for serving"),
+        "lock": gettext("Holds"), "more": gettext("Engines of others"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 
@@ -84,6 +87,18 @@ def _npus(word: str) -> list[dict[str, str]]:
         _entry(npu.bus_id or "", _words(npu.server.name, f"NPU {npu.device_index}", _mark(npu.server)), "fleet",
                reverse("monitoring:server-detail", args=[npu.server.name]) + f"#npu-{npu.device_index}")
         for npu in rows
+    ]  # fmt: skip
+
+
+def _deployments(word: str) -> list[dict[str, str]]:
+    if not word:
+        return []
+    wanted = Q(name__icontains=word) | Q(title__icontains=word)
+    rows = Deployment.objects.present().filter(wanted).order_by("simulated", "name")[:AT_MOST]
+    return [
+        _entry(row.name, _words(gettext("Deployment"), row.title, gettext("simulated") if row.simulated else ""),
+               "deployment", reverse("deployments:deployment-detail", args=[row.name]))
+        for row in rows
     ]  # fmt: skip
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from django.utils.translation import gettext, gettext_noop
 
+from console.language import pick
+from deployments.services.reserved import Held
 from monitoring.services import live_state
 from monitoring.services.fleet_page import error_words, job_of
 from monitoring.services.live_state import Now
@@ -26,7 +28,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Tile:
-    """One NPU. `key` is "<npu>.<chip>", under which scripts find it; `index` is its place in the order printed."""
+    """One NPU. `key` is "<npu>.<chip>", under which scripts find it; `index` is its place in the order printed. `held`
+    is whom it is promised to, as reserved.Held tells it."""
 
     index: int
     key: str
@@ -37,6 +40,8 @@ class Tile:
     occupancy: str
     memory: str
     cordon: Mapping[str, str] | None = None
+    held: Mapping[str, Any] | None = None
+    held_words: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,10 +70,18 @@ def tiles(now: Now, cordons: Mapping[str, Mapping[str, str]] | None = None) -> l
         held = [p for p in now["processes"] if (p.get("npu"), p.get("chip")) == (npu["npu"], npu["chip"])]
         word = gettext(OCCUPANCIES.get(npu["occ"], OCCUPANCIES["unreadable"]))
         faulty, parts = live_state.is_faulty(npu), memory_parts(npu, held)
-        names = list(dict.fromkeys(holder(process, now["holders"], short=True) for process in held))
+        names = list(dict.fromkeys(holder(process, now["holders"], npu.get("held"), short=True) for process in held))
         cordon = (cordons or {}).get(str(npu["bus_id"] or "").upper())
-        made.append(Tile(index, key_of(npu), npu, faulty, parts, names, word, memory_word(npu), cordon))
+        promise = npu.get("held")
+        more = (cordon, promise, held_words(promise) if promise else "")
+        made.append(Tile(index, key_of(npu), npu, faulty, parts, names, word, memory_word(npu), *more))
     return made
+
+
+def held_words(held: Mapping[str, Any]) -> str:
+    """ "replica 2 of chat", "vision until 2026-12-01 18:00:00 +08:00"."""
+    until = datetime.fromisoformat(held["until"]) if held.get("until") else None
+    return pick(Held(held["kind"], held["id"], held["name"], held["n"], until).words())
 
 
 def key_of(npu: Mapping[str, Any]) -> str:
@@ -91,12 +104,18 @@ def memory_parts(npu: Mapping[str, Any], processes: Iterable[Mapping[str, Any]])
     return parts
 
 
-def holder(process: Mapping[str, Any], names: Mapping[str, str], *, short: bool = False) -> Holder:
-    """Whose a process is. `names` are what the server itself calls its holders, by pid; `short` names a foreigner."""
+def holder(
+    process: Mapping[str, Any], names: Mapping[str, str], promise: Mapping[str, Any] | None = None, *,
+    short: bool = False,
+) -> Holder:  # fmt: skip
+    """Whose a process is. `names` are what the server itself calls its holders, by pid, `promise` whom the NPU is
+    promised to; `short` names a foreigner."""
     attempt, pid = process.get("attempt"), process.get("pid")
     job = job_of(attempt)
     if job:
         return Holder(True, job, gettext("job #%(id)s") % {"id": job})
+    if attempt and promise and promise["kind"] == "replica" and attempt == f"e{promise['id']}":
+        return Holder(True, None, held_words(promise))
     if attempt:
         return Holder(True, None, names.get(str(pid)) or gettext("ours"))
     words = [str(process[name]) for name in ("user", "name") if process.get(name)]
@@ -114,6 +133,7 @@ def processes(now: Now) -> list[ProcessRow]:
     rows = []
     for process in now["processes"]:
         place = index_of.get((process.get("npu"), process.get("chip")))
+        promise = None if place is None else now["npus"][place].get("held")
         rows.append(
             ProcessRow(
                 pid=process.get("pid"),
@@ -121,7 +141,7 @@ def processes(now: Now) -> list[ProcessRow]:
                 command=process.get("command") or process.get("name") or "",
                 places="—" if place is None else str(place),
                 memory_mb=process.get("memory_mb"),
-                whose=holder(process, now["holders"]),
+                whose=holder(process, now["holders"], promise),
             )
         )
     return sorted(rows, key=lambda row: (row.places == "—", row.places.zfill(4), row.pid or 0))

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from tests.browser import seeded_benchmarks, seeding_models
 from tests.browser.seeded_artifacts import model_told, models, no_models
+from tests.browser.seeded_deployments import deployment_moved, deployments, no_deployments
 from tests.browser.seeded_evaluations import evaluated
 from tests.browser.seeding_quantize import quantizable
 
@@ -367,8 +368,8 @@ ALL = (
     bus_ids, user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many,
     remove, evaluated,
     batch, newest_attempts, joining, join_step, join_many, looked, ended, campaign, tells, held_back,
-    reset, told, models, model_told, no_models, quantizable, seeded_benchmarks.serving, seeded_benchmarks.measured,
-    seeded_benchmarks.failed_replica,
+    reset, told, models, model_told, no_models, quantizable, deployments, no_deployments, deployment_moved,
+    seeded_benchmarks.serving, seeded_benchmarks.measured, seeded_benchmarks.failed_replica,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in (*ALL, seeding_models.model_looked, seeding_models.uploads)}
 

@@ -8,6 +8,7 @@ import json
 import time
 from datetime import timedelta
 
+from django.db import transaction
 from django.utils import timezone
 
 from console import streams
@@ -126,11 +127,13 @@ class Engines:
                 self.end(job, JobState.SUCCEEDED)
         return len(open_jobs)
 
+    @transaction.atomic
     def end(self, job, state, reason=None):
         job.state, job.reason, job.ended_at = state, reason, timezone.now()
         replica_events.job_ended(job)
         job.save()
 
+    @transaction.atomic
     def say(self, row, state, **more):
         """What a keeper says of it, as ingest takes it."""
         now = replica_now.clean({"replica": row.pk, "state": state, "at": time.time(), "restarts": 0, **more})

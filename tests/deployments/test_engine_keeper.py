@@ -1,9 +1,12 @@
 """A keeper and an engine that pretends: it becomes ready, tells what it is, and is ended whole."""
 
+import json
+import os
+import signal
 
 import pytest
 
-from tests.deployments.engine_bench import Bench, gone
+from tests.deployments.engine_bench import KEY, Bench, gone
 from tests.waiting import until
 
 
@@ -30,3 +33,208 @@ def test_it_becomes_ready_by_health_and_a_real_completion_and_says_what_it_found
     assert [one["state"] for one in engine if one["e"] == "engine"][-2:] == ["ready", "stopped"]
     assert ended == {"e": "ended", "state": "succeeded", "exit": 0, "reason": None, "more": False}
     assert "INFO:     Application startup complete." in bench.said()
+
+
+def test_its_key_is_told_to_the_engine_alone(bench):
+    bench.ask_for({}).keep()
+    bench.until("ready")
+    assert json.loads((bench.model / "env.json").read_text())["VLLM_API_KEY"] == KEY
+    bench.say(f"the key is {KEY}\nafter it\n".encode())
+    until(lambda: "after it" in bench.said())
+    bench.stop()
+    assert "the key is ***" in bench.said()
+    assert KEY not in str(bench.records()) and KEY not in json.dumps(bench.now)
+    assert KEY not in (bench.model / "argv.json").read_text()
+
+
+def test_the_environment_is_clean(bench):
+    bench.ask_for({}, env={"HF_HUB_OFFLINE": "1"}).keep(http_proxy="http://proxy:1", SECRET_KEY="s", PYTHONHASHSEED="0")
+    bench.until("ready")
+    env = json.loads((bench.model / "env.json").read_text())
+    assert env["HF_HUB_OFFLINE"] == "1" and env["ASCEND_ENGINE"] == "e7"
+    assert not {"http_proxy", "SECRET_KEY", "PYTHONPATH", "PYTHONHASHSEED", "ASCEND_RT_VISIBLE_DEVICES"} & env.keys()
+
+
+def test_progress_is_told_while_it_loads(bench):
+    bench.ask_for({"load_s": 2.0, "shards": 4}).keep()
+    seen = set()
+
+    def look():
+        told = bench.now
+        if told.get("progress"):
+            seen.add((told["progress"]["what"][1], told["progress"]["done"], told["progress"]["of"]))
+        return told.get("state") == "ready"
+
+    until(look, 20, 0.01)
+    assert {("Loading weights", n, 4) for n in (1, 2, 3)} <= seen
+
+
+def test_a_killed_keeper_costs_no_request_and_the_next_takes_the_engine_up(bench):
+    keeper = bench.ask_for({"token_s": 0.05}).keep()
+    pid = bench.until("ready")["pid"]
+    stream = bench.complete(stream=True, max_tokens=30)
+    keeper.kill()
+    keeper.wait()
+    bench.say(b"".join(b"while nobody kept it %d\n" % n for n in range(5000)))
+    bench.keep()
+    told = bench.until("ready")
+    assert stream.read().count(b"data:") == 31  # each token, and [DONE]
+    assert told["pid"] == pid and told["restarts"] == 0 and told["facts"]["kv_tokens"] == 20480 and bench.starts == 1
+    bench.stop()
+    said = [line for line in bench.said() if line.startswith("while nobody")]
+    assert said == [f"while nobody kept it {n}" for n in range(5000)]
+    assert all(map(gone, bench.pids))
+
+
+def test_keepers_that_are_killed_over_and_over_lose_and_double_no_line(bench):
+    """Whenever it happens: between the FIFO and engine.log, in the middle of a record, while engine.log turns over."""
+    bench.ask_for({"access_log": False})
+    keeper = bench.keep(QUICK_FILES="100000")
+    bench.until("ready")
+    lines = [b"line %d %s" % (n, b"x" * (n % 150)) for n in range(12000)]
+    for n in range(8):
+        bench.touch("say", b"\n".join(lines[n * 1500 : n * 1500 + 1500]) + b"\n")
+        until(lambda n=n: not (bench.model / "say").exists())
+        if n % 2 == 0:
+            keeper.kill()
+            keeper.wait()
+            keeper = bench.keep(QUICK_FILES="100000")
+    until(lambda: lines[-1].decode() in bench.said()[-3:])
+    assert bench.starts == 1 and bench.place.newest_piece() > 5
+    bench.stop()
+    assert [line.encode() for line in bench.said() if line.startswith("line ")] == lines
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_an_engine_whose_server_or_core_is_killed_is_ended_whole_and_started_anew(bench, which):
+    bench.ask_for({"elsewhere": True}).keep()
+    bench.until("ready")
+    before = bench.pids
+    until(lambda: bench.now["metrics"]["running"] is not None)
+    os.kill(before[which], signal.SIGKILL)
+    until(lambda: bench.starts == 2)
+    assert bench.until("ready")["pid"] not in before
+    assert all(map(gone, before)) and bench.now["restarts"] == 1
+    (ended,) = bench.events("ended")
+    assert ended["state"] == "failed" and ended["more"] is True and ended["reason"]
+    if which == 1:
+        assert "core process" in ended["reason"][1]
+
+
+def test_one_that_dies_again_and_again_is_given_up_with_the_reason_and_stays_so(bench):
+    words = "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB"
+    keeper = bench.ask_for({"die": words}, max_restarts=2).keep()
+    told = bench.until("failed")
+    assert keeper.wait(10) == 1 and bench.starts == 3
+    assert "3 times" in told["reason"][1] and "not enough memory" in told["reason"][1]
+    assert bench.place.failed and bench.events("ended")[-1]["more"] is False
+    assert [one["more"] for one in bench.events("ended")] == [True, True, False]
+    assert words in bench.said()
+    bench.ask_for({})  # asking anew forgives
+    assert bench.place.failed is None and bench.place.deaths == []
+    bench.keep()
+    assert bench.until("ready")["restarts"] == 0
+
+
+def test_one_that_dies_twice_comes_up_the_third_time(bench):
+    bench.ask_for({"die": "Segmentation fault", "dies": 2}).keep()
+    assert bench.until("ready")["restarts"] == 2 and bench.starts == 3
+
+
+def test_one_that_hangs_is_degraded_then_ended_and_started_anew(bench):
+    bench.ask_for({}, hang_s=2.0).keep()
+    first = bench.until("ready")["pid"]
+    bench.touch("hang")
+    told = bench.until("degraded")
+    assert "does not answer" in told["reason"][1] and told["metrics"]["running"] is None
+    until(lambda: gone(first))
+    (bench.model / "hang").unlink()
+    assert bench.until("ready")["pid"] != first
+    assert "was not well for 2 s" in bench.events("ended")[0]["reason"][1]
+
+
+def test_one_that_gets_well_again_is_ready_again(bench):
+    bench.ask_for({}).keep()
+    first = bench.until("ready")["pid"]
+    bench.touch("sick")
+    assert "HTTP 503" in bench.until("degraded")["reason"][1]
+    (bench.model / "sick").unlink()
+    assert bench.until("ready")["pid"] == first and bench.now["reason"] is None
+
+
+def test_one_that_answers_health_but_completes_nothing_never_becomes_ready(bench):
+    bench.touch("refuse")
+    bench.ask_for({}, ready_s=1.0, max_restarts=0).keep()
+    told = bench.until("failed")
+    assert "was not ready within 1 s" in told["reason"][1] and "HTTP 500" in told["reason"][1]
+    assert all(map(gone, bench.pids))
+
+
+def test_a_stop_while_it_loads_leaves_nothing(bench):
+    bench.ask_for({"load_s": 30, "elsewhere": True}).keep()
+    until(lambda: (bench.now.get("progress") or {}).get("of"))
+    assert bench.stop()
+    assert all(map(gone, bench.pids)) and bench.now["state"] == "stopped"
+
+
+def test_a_stubborn_engine_and_its_children_elsewhere_are_killed(bench):
+    bench.ask_for({"stubborn": True, "elsewhere": True}, stop_s=0.3).keep()
+    bench.until("ready")
+    assert bench.stop()
+    assert all(map(gone, bench.pids))
+
+
+def test_what_a_killed_keeper_left_is_ended_when_its_engine_died_meanwhile(bench):
+    keeper = bench.ask_for({"elsewhere": True}).keep()
+    bench.until("ready")
+    until(lambda: bench.now["metrics"]["running"] is not None)
+    before = bench.pids
+    keeper.kill()
+    keeper.wait()
+    os.kill(before[0], signal.SIGKILL)
+    until(lambda: gone(before[0]))
+    bench.keep()
+    until(lambda: bench.starts == 2)
+    bench.until("ready")
+    assert all(map(gone, before)) and bench.now["restarts"] == 1
+
+
+def test_sigterm_ends_the_engine_but_not_the_wish(bench):
+    keeper = bench.ask_for({}).keep()
+    bench.until("ready")
+    keeper.terminate()
+    assert keeper.wait(10) == 0
+    assert all(map(gone, bench.pids)) and bench.place.wish == "run"
+    bench.keep()
+    bench.until("ready")
+
+
+def test_under_systemd_the_keeper_ends_when_its_engine_does(bench):
+    keeper = bench.ask_for({}).keep("--once")
+    bench.until("ready")
+    bench.touch("die")
+    assert keeper.wait(10) == 1 and bench.starts == 1
+    assert all(map(gone, bench.pids)) and bench.place.failed is None
+
+
+def test_two_keepers_never_keep_the_same_engine(bench):
+    bench.ask_for({}).keep()
+    bench.until("ready")
+    assert bench.keep().wait(10) == 0
+    assert bench.starts == 1 and bench.now["state"] == "ready"
+
+
+def test_after_a_restart_of_the_server_it_is_started_again(bench, tmp_path):
+    boot = tmp_path / "boot"
+    boot.write_text("one")
+    keeper = bench.ask_for({}).keep(ASCEND_BOOT_ID_FILE=str(boot))
+    bench.until("ready")
+    before = bench.pids
+    keeper.kill()
+    keeper.wait()
+    os.killpg(before[0], signal.SIGKILL)
+    boot.write_text("two")
+    bench.keep(ASCEND_BOOT_ID_FILE=str(boot))
+    until(lambda: bench.starts == 2)
+    assert bench.until("ready")["restarts"] == 0
+    assert "server restarted" in bench.events("ended")[0]["reason"][1]

@@ -44,6 +44,7 @@ def test_root_does_what_the_plan_shows_and_knows_no_other_action(monkeypatch):
         run = [run[0].rpartition("/")[2], *(at.get(word, word) for word in run[1:])]
         assert run == shown, name
     inside = {"leave", "npu-holders", "npu-reset", "stop-exporters"}  # no part of a plan
+    inside |= {"engine-unit", "engine-start", "engine-tidy", "engine-remove"}
     assert set(root_helper.ACTIONS) - set(actions.ACTIONS) == inside
     assert set(root_helper.HOST) == set(actions.CHANGES_HOST)
     assert actions.PACKAGES == root_helper.PACKAGES

@@ -121,3 +121,21 @@ def test_the_page_and_rest(client, seven, django_assert_max_num_queries):
     found = client.get("/api/v1/serving-plan?model=seven&npus=2").json()
     assert found["plans"][0]["npus"] == 1 and found["artifact"] == seven.pk
     assert client.get("/api/v1/serving-plan?model=seven&npus=x").json()["error"]["code"] == "bad_number"
+
+
+def test_which_releases_load_it_is_said(db):
+    found = serving_plans.as_json(asked := serving_plans.ask({"model": "Qwen/Qwen3-32B"}), serving_plans.answer(asked))
+    assert found["loaded_by"]["level"] == "core" and "vllm-ascend-0.23.0" in found["loaded_by"]["stacks"]
+    assert not any("0.18" in name for name in found["loaded_by"]["stacks"])
+    other = serving_plans.loaded_by(serving_plans.ask({"model": "Qwen/Qwen3-32B", "chip": "950PR"}))
+    assert other.level == "core"
+    out = io.StringIO()
+    call_command("plan", "--model", "deepseek-ai/DeepSeek-R1", "--quant", "w8a8", "--servers", "2", stdout=out)
+    assert "2 servers" in out.getvalue() and "vllm-ascend-0.23.0" in out.getvalue()
+
+
+def test_a_chip_that_the_lists_do_not_name_gets_no_release(seven):
+    r1 = serving_plans.loaded_by(serving_plans.ask({"model": "deepseek-ai/DeepSeek-R1", "chip": "310P3"}))
+    assert r1.stacks == () and "not 310P" in r1.text.en
+    unknown = serving_plans.loaded_by(serving_plans.ask({"model": "seven"}))
+    assert unknown.stacks == () and "not known" in unknown.text.en

@@ -13,13 +13,14 @@ from django.core.management.base import BaseCommand, CommandError
 from console import runners, service
 from console.first_run import read_lock
 from deployments import locks
+from deployments.agent.engines.folder import Folder
 
 WAIT_S = 30.0
 STOP = f"systemctl stop {service.UNIT.stem}"
 
 
 class Command(BaseCommand):
-    help = "End the console that runs with this VAR_DIR. Job runners go on unless --all is given."
+    help = "End the console that runs with this VAR_DIR. Job runners and engines go on unless --all is given."
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -28,11 +29,15 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         var = Path(settings.VAR_DIR)
         self._end_console(var / "up.lock")
-        left = runners.alive(var)
-        if options["all"] and left:
+        left, engines = runners.alive(var), runners.engines(var)
+        if not options["all"]:
+            if said := runners.farewell(left, engines):
+                self.stdout.write("\n".join(said))
+            return
+        if left:
             self._end_runners(left)
-        elif left:
-            self.stdout.write("\n".join(runners.farewell(left)))
+        if engines:
+            self._end_engines(engines)
 
     def _end_console(self, lock: Path) -> None:
         if not locks.is_locked(lock):
@@ -64,3 +69,11 @@ class Command(BaseCommand):
         if killed:
             self.stdout.write(f"{len(killed)} did not end by themselves and were killed:")
             self.stdout.write("\n".join(runners.words(killed)))
+
+    def _end_engines(self, left: list[Folder]) -> None:
+        self.stdout.write(f"Ending {len(left)} engine(s):")
+        self.stdout.write("\n".join(runners.engine_words(left)))
+        self.stdout.flush()
+        if killed := runners.end_engines(left):
+            self.stdout.write(f"{len(killed)} did not end by themselves and were killed:")
+            self.stdout.write("\n".join(runners.engine_words(killed)))

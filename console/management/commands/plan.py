@@ -12,7 +12,7 @@ from deployments.services import serving_plans
 from deployments.serving import limits, planner
 from deployments.serving.planner import Plan
 
-OPTIONS = ("max_model_len", "concurrency", "quant", "dtype", "utilization", "group", "server")
+OPTIONS = ("servers", "max_model_len", "concurrency", "quant", "dtype", "utilization", "group", "server")
 
 
 class Command(BaseCommand):
@@ -38,6 +38,7 @@ class Command(BaseCommand):
             return
         length = planner.context(asked.spec, asked.wish)
         self.stdout.write(f"{asked.model} · {asked.chip} × {asked.wish.npus} · {length:,} tokens")
+        self.stdout.write(f"  {pick(serving_plans.loaded_by(asked).text)}")
         for plan in found.plans:
             self._plan(plan)
         for one in found.refusals:
@@ -45,7 +46,8 @@ class Command(BaseCommand):
 
     def _plan(self, plan: Plan) -> None:
         titles = ", ".join(pick(planner.GOALS[goal]) for goal in plan.goals)
-        self.stdout.write(f"  ✓ {limits.words(plan.engine)} ({plan.engine.npus} NPU): {titles}")
+        nodes = f", {plan.nodes} servers" if plan.nodes > 1 else ""
+        self.stdout.write(f"  ✓ {limits.words(plan.engine)} ({plan.engine.npus} NPU{nodes}): {titles}")
         parts = ", ".join(f"{name} {mb / 1024:.1f}" for name, mb in plan.memory.parts() if mb)
         self.stdout.write(f"    GiB: {parts}")
         self.stdout.write(f"    {plan.memory.tokens:,} tokens of cache, {plan.at_once:.1f} requests at once")

@@ -155,12 +155,25 @@ def of(config: Config, name: str) -> Folder:
 
 
 def every(config: Config) -> list[Folder]:
+    return below(config.state_dir)
+
+
+def below(state_dir: Path) -> list[Folder]:
     """The engines of this server, sorted by name; what is not named like one is left out."""
     try:
-        names = sorted(entry.name for entry in config.engines.iterdir() if NAME.fullmatch(entry.name))
+        names = sorted(entry.name for entry in (state_dir / "engines").iterdir() if NAME.fullmatch(entry.name))
     except OSError:
         return []
-    return [of(config, name) for name in names]
+    return [Folder(state_dir / "engines" / name, state_dir / "logs") for name in names]
+
+
+def alive(state_dir: Path) -> list[Folder]:
+    """The engines that run, or are kept."""
+    return [place for place in below(state_dir) if place.is_kept or place.has_engine]
+
+
+def keepers(state_dir: Path) -> list[int]:
+    return [pid for place in below(state_dir) if (pid := place.keeper) is not None]
 
 
 def pieces(logs: Path) -> list[Path]:

@@ -83,18 +83,28 @@ class Hearing:
 
     def hear(self) -> bool:
         """Move what the engine has printed, and make records of it; whether there may be more at once."""
+        more = self._take()
+        for _ in range(4):
+            data = self.pieces.work()
+            self._learn(data)
+            more = more or bool(data)
+        if self.capture.is_full and not self.pieces.is_behind and self.pieces.writer is not None:
+            self.pieces.turn_over()
+        return more
+
+    def _take(self) -> bool:
+        """Whether something was there. Of a log that is full nothing is taken until records were made of it, unless
+        there is no room for those: the engine must not wait for that."""
         more = False
-        for _ in range(16):
-            count, dropped = self.capture.take()
+        for _ in range(8):
+            if self.capture.is_full and self.pieces.is_behind and self.pieces.writer is not None:
+                break
+            count, dropped = self.capture.take(has_room=not self.capture.is_full)
             if not count:
                 break
             self._learn(dropped)
             more = True
-        data = self.pieces.work()
-        self._learn(data)
-        if self.pieces.is_full():
-            self.pieces.turn_over()
-        return more or bool(data)
+        return more
 
     def _learn(self, data: bytes) -> None:
         if not data:

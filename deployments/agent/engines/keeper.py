@@ -108,10 +108,9 @@ class Keeper:
         """Its log goes on where it was; where that piece was ended already, the next begins."""
         told = folder.read_json(self.place.path / "now.json") or {}
         told = told if told.get("pid") == who.pid else {}
-        kept, started, ready_at = self.place.piece, told.get("started_at"), told.get("ready_at")
+        started, ready_at = told.get("started_at"), told.get("ready_at")
         if not goes_on:
-            turned = kept is None or self.hearing.capture.size < kept[1] or kept[1] == 0
-            self.hearing.pieces.begin(0 if turned else None)
+            self.hearing.pieces.take_over()
         self.hearing.pieces.mend()
         began = float(started) if isinstance(started, (int, float)) else time.time()
         self.began = time.monotonic() - max(0.0, time.time() - began)

@@ -23,6 +23,7 @@ PIPE_BYTES = 1024 * 1024  # what an engine may print while nobody keeps it
 AT_ONCE = 256 * 1024
 RETRY_S = 0.5
 MOST_EARLY = 100
+LONGEST_TAIL = 64 * 1024
 MOST_UNSHIPPED = 256 * 1024 * 1024  # of one engine: a console that is away must not cost the server's disk
 LOST = re.compile(rb"-- (\d{1,18}) lines of output were lost here: there was no room --")
 SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ
@@ -34,6 +35,7 @@ class Capture:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / "engine.log"
+        self.next_path = folder / "engine.log.new"
         self.fifo: int | None = None
         self.lost = 0  # lines
         self.retry_at = 0.0
@@ -70,10 +72,12 @@ class Capture:
             os.close(self.fifo)
             self.fifo = None
 
-    def take(self) -> tuple[int, bytes]:
+    def take(self, *, has_room: bool = True) -> tuple[int, bytes]:
         """Move at most AT_ONCE bytes: how many came, and those that found no room."""
         if self.fifo is None:
             return 0, b""
+        if not has_room:
+            return self._lose()
         if self.lost and (time.monotonic() < self.retry_at or not self._mark()):
             return self._lose()
         try:
@@ -127,14 +131,32 @@ class Capture:
         if self.lost:
             self._mark()
 
-    def turn_over(self) -> None:
+    @property
+    def is_full(self) -> bool:
+        return self.size >= MAX_FILE
+
+    def tail(self) -> bytes:
+        """The line at the end that is not ended yet, if it is not longer than LONGEST_TAIL."""
+        last = os.pread(self.log, LONGEST_TAIL, max(0, self.size - LONGEST_TAIL))
+        return last[last.rfind(b"\n") + 1 :] if b"\n" in last else b""
+
+    def make_next(self, tail: bytes) -> int:
+        """The engine.log that will follow; it begins with `tail`. Raises OSError where there is no room."""
+        made = os.open(self.next_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        if os.pwrite(made, tail, 0) != len(tail):
+            os.close(made)
+            raise OSError(FULL[0], os.strerror(FULL[0]))
+        return made
+
+    def turn_over(self, made: int, tail: bytes) -> None:
         """engine.log becomes engine.log.1, and the oldest goes."""
-        os.close(self.log)
         for n in range(KEPT_FILES - 1, 0, -1):
             older = self.path if n == 1 else self.path.with_name(f"engine.log.{n - 1}")
             if older.exists():
                 older.replace(self.path.with_name(f"engine.log.{n}"))
-        self._open_log()
+        self.next_path.replace(self.path)
+        os.close(self.log)
+        self.log, self.size = made, len(tail)
 
     def close(self) -> None:
         self.drop()
@@ -309,14 +331,35 @@ class Pieces:
             self.ending.append(self.writer)
         self.writer = self.lines = None
 
-    def is_full(self) -> bool:
-        """Whether engine.log is to be turned over, between two lines."""
-        return self.capture.size >= MAX_FILE and self.done >= self.capture.size
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is more in engine.log than records were made of."""
+        return self.done < self.capture.size
 
-    def turn_over(self) -> None:
+    def turn_over(self) -> bool:
+        """Begin the next engine.log and the next piece; False where there is no room for them.
+
+        A keeper that is killed in between leaves an ended piece: the next one begins with engine.log where that has
+        been turned over, and else with its last line (`take_over`).
+        """
+        assert self.lines is not None
+        tail = b"" if self.lines.continues else self.capture.tail()
+        try:
+            made = self.capture.make_next(tail)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            return False
+        if tail:
+            self.lines.rest = b""
         self.end("succeeded", None, None, more=True)
-        self.capture.turn_over()
+        self.capture.turn_over(made, tail)
         self.begin(0)
+        return True
+
+    def take_over(self) -> None:
+        """The same for the engine of a keeper that was killed between the two."""
+        self.begin(self.capture.size - len(self.capture.tail()) if self.capture.is_full else 0)
 
 
 def _size(path: Path) -> int:

@@ -1,10 +1,13 @@
-"""Sees to it that each engine that is to run has a keeper: after a keeper's death, and after a restart of the host."""
+"""Sees to it that each engine that is to run has a keeper, after a keeper's death and after a restart of the server;
+and ends them all where the agent itself goes."""
 
 import logging
 import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 
 from deployments.agent import ROOT, processes
 from deployments.agent.config import Config
@@ -64,11 +67,6 @@ def spawn(place: Folder, config: Config) -> "subprocess.Popen[bytes]":
         os.close(own)
 
 
-def alive(config: Config) -> list[Folder]:
-    """The engines that run here, or are kept."""
-    return [place for place in folder.every(config) if place.is_kept or place.has_engine]
-
-
 def sessions(config: Config) -> dict[int, str]:
     """Which session is which engine's."""
     found = {}
@@ -76,3 +74,34 @@ def sessions(config: Config) -> dict[int, str]:
         if (who := place.engine) is not None and processes.lives(who):
             found[who.pid] = place.name
     return found
+
+
+def end(places: Sequence[Folder], *, for_good: bool) -> list[Folder]:
+    """End engines and their keepers; returns those that had to be killed. Only `for_good` the wish ends as well: else
+    they are started again with the agent."""
+    for place in places:
+        if for_good:
+            place.ask("stop")
+        if (pid := place.keeper) is not None:
+            _signal(pid, signal.SIGTERM)
+    until, left = time.monotonic() + END_S, list(places)
+    while left and time.monotonic() < until:
+        left = [place for place in left if place.is_kept]
+        time.sleep(0.05)
+    for place in left:
+        if (pid := place.keeper) is not None:
+            _signal(pid, signal.SIGKILL)
+    unkept = [place for place in places if place.has_engine]
+    from deployments.agent.engines.engine import Members  # the worker, which sweeps, need not pay for it
+
+    for place in unkept:  # nobody keeps it who could end it gently
+        if (who := place.engine) is not None:
+            Members(who, place.name).kill()
+    return [place for place in places if place in left or place in unkept]
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass

@@ -18,6 +18,8 @@ from deployments.steps import Text
 
 EVERY_S = 0.25
 ALONE_S = 30.0  # so long nobody may keep it
+REST_S = 2.0
+TRIES = 2
 LIVES_S = 15.0  # a node that only computes for another
 FACTS = {
     "version": Text("vLLM 版本", "Version of vLLM"),
@@ -82,8 +84,9 @@ def work(ask: Ask, config: Config) -> int:
         state = now.get("state")
         if state == "ready" or (ask.is_follower and _lives(own, began)):
             program.say(f"就绪，用时 {at - began:.0f} 秒。", f"Ready after {at - began:.0f} s.")
+            _rest(own, teller)
             return 0
-        if state == "failed":
+        if state == "failed" or hopeless(own, now):
             raise failed(own, now)
         if own.is_kept():
             seen = at
@@ -92,6 +95,22 @@ def work(ask: Ask, config: Config) -> int:
         if at - began >= ask.ready_s:
             raise too_slow(ask.ready_s, own)
         time.sleep(EVERY_S)
+
+
+def hopeless(own: Engine, now: Mapping[str, Any]) -> bool:
+    """Whether it has ended in a way that another start will not change: for a reason that is known, or twice."""
+    restarts = now.get("restarts")
+    if type(restarts) is not int or restarts < 1:
+        return False
+    return restarts >= TRIES or found_in(own, died=False, tell=False) is not None
+
+
+def _rest(own: Engine, teller: Teller) -> None:
+    """What it has printed of itself may be written a moment later than that it is ready."""
+    until = time.monotonic() + REST_S
+    while "kv_tokens" not in teller.facts and time.monotonic() < until:
+        time.sleep(EVERY_S)
+        teller.tell(own.now())
 
 
 def _lives(own: Engine, began: float) -> bool:
@@ -118,13 +137,14 @@ def failed(own: Engine, now: Mapping[str, Any], *, gone: bool = False) -> Stoppe
     )
 
 
-def found_in(own: Engine, *, died: bool) -> Text | None:
+def found_in(own: Engine, *, died: bool, tell: bool = True) -> Text | None:
     """What the log of this start says went wrong, None where it says nothing that is known."""
     lines = own.last_words(engine.noted_log()).splitlines()
     best = findings.best(lines, died=died) if lines else None
     if best is None:
         return None
-    program.item("finding", Text("引擎日志", "Log of the engine"), "failed", best.text, None, best.cause)
+    if tell:
+        program.item("finding", Text("引擎日志", "Log of the engine"), "failed", best.text, None, best.cause)
     return best.cause
 
 

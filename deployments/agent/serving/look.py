@@ -23,6 +23,7 @@ from deployments.steps import Text
 SHOWN = 8
 BF16 = ("bfloat16", "bf16")
 RUNTIME_S = 60
+WELL = (None, "OK", "Warning")
 WHY = {
     "no_systemd": Text(
         "这台服务器没有 systemd：引擎作为普通进程运行，由代理看护；重启服务器后由代理重新启动。",
@@ -51,7 +52,8 @@ def work(ask: Ask, config: Config) -> int:
             question(ask, config)
         except Stopped as stopped:
             problems.append(stopped)
-            program.say(*stopped.text)
+    for further in problems[1:]:
+        program.say(*further.text)
     if problems:
         raise problems[0]
     return 0
@@ -198,7 +200,8 @@ def cards(ask: Ask, config: Config) -> None:
     chosen = [there[name] for name in ask.npus]
     most = idle.limits(ask, {}, chosen)
     for one in chosen:
-        verdict = "failed" if one.pids or one.health not in (None, "OK") or idle.busy([one], most) else "ok"
+        bad = one.pids or one.health not in WELL or idle.busy([one], most)
+        verdict = "failed" if bad else "ok" if one.health in (None, "OK") else "warning"
         wanted = f"≤ {most[one.name]} MB" if one.name in most else None
         program.item(f"npu:{one.name}", Text(f"NPU {one.name}", f"NPU {one.name}"), verdict, said(one), wanted)
     for judge in (_held, _sick, _full):
@@ -233,7 +236,7 @@ def who(pid: int) -> str:
 
 
 def _sick(chosen: list[Seen], busy: Busy) -> None:
-    if sick := [one for one in chosen if one.health not in (None, "OK")]:
+    if sick := [one for one in chosen if one.health not in WELL]:
         words = ", ".join(f"{one.name} {one.health}" for one in sick)
         raise Stopped(
             f"NPU 不健康：{words}。请运行检查作业，或换其他 NPU。",

@@ -55,6 +55,7 @@ export class Card {
     const memory = server.family.includes("310") ? "DDR" : "HBM";
     const used = exact && exact.hbm_total_mb && exact.hbm_used_mb !== null ? [[memory, `${figure(exact.hbm_used_mb)} / ${figure(exact.hbm_total_mb)} MB`]] : [unit("hbm_pct", memory)];
     const lines = [unit("aicore_pct", "AI Core"), ...used, unit("temp_c", t("Temperature")), unit("power_w", t("Power")), [t("Occupancy"), t(WORDS[OCCUPANCIES[npu[OCC]]])]];
+    if (exact?.held) lines.push([t("Kept for"), exact.held.n ? `${exact.held.name} · ${exact.held.n}` : exact.held.name]);
     if (npu[FAULTY]) lines.push([t("Health"), exact?.health ?? t("faulty")]);
     return lines;
   }

@@ -59,12 +59,22 @@ export const showMore = (row) => { row.shown = (row.shown ?? SHOWN) + MORE; };
 // What one of the console's own events says.
 export function noteText({ event, text: raw }) {
   if (!event) return raw;
+  if (event.e === "started" && "replica" in event) return t("Engine started, process %(pid)s", { pid: event.pid ?? "—" });
+  if (event.e === "engine") return engineText(event);
   if (event.e === "started") return t("Started on %(host)s, process %(pid)s", { host: plain(String(event.host ?? "—")), pid: event.pid ?? "—" });
   if (event.e === "waiting_reboot") return t(event.by_hand ? "Waits until somebody restarts the server, at most %(span)s" : "Waits for the server to restart, at most %(span)s", { span: took(Number(event.within_s)) });
   if (event.e === "rebooted") return t("The server has restarted, after %(span)s; the job goes on", { span: took(Number(event.took_s)) });
   if (event.e === "cancelling") return t({ interrupt: "Asked to stop (SIGINT)", terminate: "Told to end (SIGTERM)", kill: "Killed (SIGKILL)" }[event.rung] ?? "Cancelling");
   if (event.e === "ended") return [t({ succeeded: "Succeeded", failed: "Failed", cancelled: "Cancelled" }[event.state] ?? "Ended"), pair(event.reason)].filter(Boolean).join(": ");
   return plain(JSON.stringify(event));
+}
+
+// What its keeper says of an engine: the state, how far it is, and why.
+export const ENGINE = { starting: "Starting", loading: "Loading", ready: "Ready", degraded: "Degraded", draining: "Draining", failed: "Failed", stopped: "Stopped" };
+
+function engineText({ state, progress, reason }) {
+  const count = typeof progress?.done === "number" && progress.of ? `${figure(progress.done)}/${figure(progress.of)}` : "";
+  return [t(ENGINE[state] ?? String(state)), [pair(progress?.what), count].filter(Boolean).join(" "), pair(reason)].filter(Boolean).join(" · ");
 }
 
 // What a row reads as: searched and copied.

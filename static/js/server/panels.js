@@ -13,15 +13,15 @@ export function showProcesses(now) {
   const signature = JSON.stringify(rows.map(({ pid, at, memory_mb: mb, attempt, user }) => [pid, at, mb, attempt, user]));
   if (table.dataset.signature === signature) return;  // a selection in the table stays
   table.dataset.signature = signature;
-  if (rows.length) return table.replaceChildren(...rows.map((process) => processRow(process, now.holders)));
+  if (rows.length) return table.replaceChildren(...rows.map((process) => processRow(process, now.holders, now.npus[process.at]?.held)));
   const none = element("td", "quiet", t("no process")), line = element("tr");
   none.colSpan = 6;
   line.append(none);
   table.replaceChildren(line);
 }
 
-function processRow(process, names) {
-  const { pid, user, at, memory_mb: mb, command, name } = process, { job, text } = holder(process, names);
+function processRow(process, names, held) {
+  const { pid, user, at, memory_mb: mb, command, name } = process, { job, text } = holder(process, names, false, held);
   const line = element("tr"), says = command || name || "—", whose = element("td", "fit", job ? undefined : text);
   if (job) { const link = element("a", "", text); link.href = `/jobs/${job}/`; whose.append(link); }
   const what = element("td", "mono clip whole", says);

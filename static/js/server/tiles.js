@@ -5,9 +5,10 @@ const SVG = "http://www.w3.org/2000/svg", SPARK_S = 600, GAP_S = 90, HIGH = 28;
 const WORDS = { free: "free", ours: "ours", foreign: "foreign", unexplained: "unexplained", held: "on hold", cordoned: "cordoned", unreadable: "unreadable" };
 
 // Whose a process is, as monitoring/services/server_page.py says it: { job, text }.
-export function holder({ attempt, pid, user, name }, names, short = false) {
+export function holder({ attempt, pid, user, name }, names, short = false, held = null) {
   const job = Number(/^a(\d{1,15})-/.exec(attempt ?? "")?.[1]) || null;
   if (job) return { job, text: t("job #%(id)s", { id: job }) };
+  if (held?.kind === "replica" && attempt === `e${held.id}`) return { job, text: t("replica %(n)s of %(name)s", held) };
   if (attempt) return { job, text: names?.[pid] ?? t("ours") };
   return { job, text: short ? [user, name].filter(Boolean).join(" ") || `pid ${pid}` : t("foreign process") };
 }
@@ -61,7 +62,7 @@ export class Tile {
   }
 
   #holder(npu, processes, names) {
-    const found = new Map(processes.map((process) => holder(process, names, true)).map(({ job, text }) => [text, [text, job]]));
+    const found = new Map(processes.map((process) => holder(process, names, true, npu.held)).map(({ job, text }) => [text, [text, job]]));
     const parts = found.size ? [...found.values()] : [[t(WORDS[npu.occ] ?? "unreadable"), null]];
     const node = this.#field("holder");
     if (node.textContent.trim() === parts.map(([text]) => text).join(" · ")) return;

@@ -19,7 +19,7 @@ const heardAt = ({ seen }) => seen === null ? null : Math.min(performance.now() 
 let tiles = new Map(), now = first, heard = heardAt(first);
 
 const keyOf = (npu) => `${npu.npu}.${npu.chip}`;
-const shape = (reading) => `${reading.npus.map((npu) => keyOf(npu) + (npu.occ === "cordoned" ? "!" : "")).join(" ")}|${reading.mark}|${reading.error ? reading.error.meaning ?? "?" : ""}`;
+const shape = (reading) => `${reading.npus.map((npu) => keyOf(npu) + (npu.occ === "cordoned" ? "!" : "") + (npu.held ? `${npu.held.kind}${npu.held.id}${npu.held.until}` : "")).join(" ")}|${reading.mark}|${reading.error ? reading.error.meaning ?? "?" : ""}`;
 
 function bind(points) {
   tiles = new Map([...body.querySelectorAll(".npu-tile")].map((node) => [node.dataset.key, new Tile(node, points[node.dataset.key] ?? [])]));

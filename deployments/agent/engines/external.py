@@ -1,0 +1,202 @@
+"""Engines on this server that are not ours: vLLM and MindIE that somebody started by hand, found by their commands."""
+
+import json
+import re
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from deployments.agent import devices, processes
+from deployments.agent.config import Config
+from deployments.agent.engines import probe, watch
+from deployments.agent.owners import Owners, user_of
+
+EVERY_S = 30.0
+HEALTH_S = 1.0
+MOST = 32
+MOST_WORD = 500
+MOST_FILE = 128 * 1024
+# These name an engine's command in their own: what they start has a process of its own.
+STARTERS = (
+    "docker",
+    "podman",
+    "nerdctl",
+    "ctr",
+    "sudo",
+    "su",
+    "bash",
+    "sh",
+    "timeout",
+    "nohup",
+    "ssh",
+    "srun",
+    "watch",
+)
+CONTAINER = re.compile(r"([0-9a-f]{64})")
+MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
+PORTS = {"vllm": 8000}  # where none is named; MindIE's stands in its own file
+
+
+def kind_of(words: Sequence[str]) -> str | None:
+    """ "vllm" or "mindie"; None where the command is no engine's."""
+    if not words:
+        return None
+    names = [word.rpartition("/")[2] for word in words[:8]]
+    if names[0] in STARTERS:
+        return None
+    if names[0] == "mindieservice_daemon":
+        return "mindie"
+    for n, name in enumerate(names):
+        if name == "vllm" and n + 1 < len(words) and words[n + 1] == "serve" and n < 3:
+            return "vllm"
+        if word_is_module(words, n):
+            return "vllm"
+    return None
+
+
+def word_is_module(words: Sequence[str], n: int) -> bool:
+    return words[n] in MODULES and n > 0 and words[n - 1] == "-m"
+
+
+def option(words: Sequence[str], *names: str) -> str | None:
+    """The value of `--name value` or `--name=value`; the last one counts."""
+    found = None
+    for n, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name in names:
+            found = value if equals else (words[n + 1] if n + 1 < len(words) else None)
+    return found[:MOST_WORD] if found else None
+
+
+def model_of(words: Sequence[str]) -> str | None:
+    if model := option(words, "--model", "--model-path"):
+        return model
+    place = next((n for n, word in enumerate(words) if word == "serve"), None)
+    behind = words[place + 1] if place is not None and place + 1 < len(words) else ""
+    return behind[:MOST_WORD] if behind and not behind.startswith("-") else None
+
+
+def port_of(kind: str, words: Sequence[str]) -> int | None:
+    said = option(words, "--port")
+    if said is None:
+        return PORTS.get(kind)
+    return int(said) if said.isdecimal() and 0 < int(said) < 65536 else None
+
+
+class Finder:
+    """`take` gives a list now and then, None in between; looking is done in a thread, so that nobody waits for it."""
+
+    def __init__(self, config: Config, owners: Owners) -> None:
+        self.config = config
+        self.proc = config.root / "proc"
+        self.owners = owners
+        self.found: list[dict[str, Any]] | None = None
+        self.looked_at = float("-inf")
+        self.thread: threading.Thread | None = None
+
+    def take(self) -> list[dict[str, Any]] | None:
+        """What was found since the last time; looks again after 30 s."""
+        if self.thread is not None and not self.thread.is_alive():
+            self.thread = None
+        if self.thread is None and time.monotonic() - self.looked_at >= EVERY_S:
+            self.looked_at = time.monotonic()
+            self.thread = threading.Thread(target=self._look, name="external", daemon=True)
+            self.thread.start()
+        found, self.found = self.found, None
+        return found
+
+    def _look(self) -> None:
+        try:
+            self.found = self.look()
+        except OSError:
+            self.found = None
+
+    def look(self) -> list[dict[str, Any]]:
+        """[{"key", "kind", "pid", "user", "container", "image", "model", "port", "npus", "health"}]; what is not known
+        is None."""
+        servers = self._servers()
+        ours = watch.sessions(self.config).keys() | self.owners.runners.keys()
+        found = []
+        for pid, (kind, words, stat) in servers.items():
+            if stat.ppid not in servers and stat.sid not in ours:
+                found.append(self._describe(pid, kind, words, stat))
+        return found[:MOST]
+
+    def _servers(self) -> dict[int, tuple[str, list[str], processes.Stat]]:
+        found = {}
+        for entry in self.proc.iterdir():
+            if not entry.name.isdecimal():
+                continue
+            words = [word.decode(errors="replace") for word in _bytes(entry / "cmdline").split(b"\0") if word]
+            kind = kind_of(words)
+            stat = processes.stat(int(entry.name)) if kind else None
+            if kind and stat and stat.state not in "ZX":
+                found[int(entry.name)] = (kind, words, stat)
+        return found
+
+    def _describe(self, pid: int, kind: str, words: list[str], stat: processes.Stat) -> dict[str, Any]:
+        folder = self.proc / str(pid)
+        port, container = port_of(kind, words), container_of(folder)
+        return {
+            "key": f"{pid}-{stat.started}",
+            "kind": kind,
+            "pid": pid,
+            "user": user_of(folder),
+            "container": container,
+            "image": None,
+            "model": option(words, "--served-model-name") or model_of(words),
+            "port": port,
+            "npus": self._npus(folder, container),
+            "health": self._health(folder, kind, words, port),
+        }
+
+    def _npus(self, folder: Path, container: str | None) -> list[str] | None:
+        """Bus ids of the devices it may see. Those of a container are counted anew there: not known."""
+        words = dict(word.partition(b"=")[::2] for word in _bytes(folder / "environ").split(b"\0"))
+        said = words.get(b"ASCEND_RT_VISIBLE_DEVICES", b"").decode(errors="replace")
+        if container or not said:
+            return None
+        return bus_ids(self.config.state_dir, said)
+
+    def _health(self, folder: Path, kind: str, words: Sequence[str], port: int | None) -> str | None:
+        """ "ok", "failing" or "silent"; None where it cannot be asked, in a network of its own for instance."""
+        if kind != "vllm" or port is None or _namespace(folder) != _namespace(self.proc / "self"):
+            return None
+        if option(words, "--ssl-certfile"):
+            return None
+        at = probe.address_of({"address": option(words, "--host"), "port": port})
+        status = probe.health(at, HEALTH_S).status
+        return "silent" if status is None else "ok" if status == probe.OK else "failing"
+
+
+def bus_ids(state_dir: Path, indexes: str) -> list[str] | None:
+    """The bus ids behind a list of device indexes, by the newest reading; None where that does not list them all."""
+    try:
+        npus = json.loads((state_dir / devices.LAST).read_bytes())
+        found = [npus[int(word)]["bus_id"] for word in indexes.split(",") if word.strip()]
+    except (OSError, ValueError, IndexError, KeyError, TypeError):
+        return None
+    return list(dict.fromkeys(str(one) for one in found))
+
+
+def container_of(folder: Path) -> str | None:
+    """The first 12 digits of its container's id."""
+    found = CONTAINER.search(_bytes(folder / "cgroup").decode(errors="replace"))
+    return found[1][:12] if found else None
+
+
+def _namespace(folder: Path) -> str | None:
+    try:
+        return str((folder / "ns" / "net").readlink())
+    except OSError:
+        return None
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MOST_FILE)
+    except OSError:
+        return b""

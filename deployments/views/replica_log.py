@@ -1,0 +1,65 @@
+"""The log of a replica's engine: its page, ranges of raw records for the viewer, a piece as plain text."""
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.gzip import gzip_page
+from django.views.decorators.http import require_GET
+
+from console.templatetags.frame import texts_for_scripts
+from deployments import page_texts
+from deployments.models import EngineLog, Replica
+from deployments.services import engine_logs
+from deployments.views.job_log import number
+from deployments.views.lookup import find_replica
+
+
+@require_GET
+def replica_log(request: HttpRequest, name: str, n: int) -> HttpResponse:
+    """The piece that `piece` names, else the newest, which is followed."""
+    replica = find_replica(name, n)
+    piece = engine_logs.find(replica, request.GET.get("piece", ""))
+    pieces = engine_logs.pieces(replica)
+    context = {
+        "deployment": replica.deployment, "replica": replica, "piece": piece, "pieces": pieces,
+        "raw": reverse("deployments:replica-raw", args=[name, n]), "log_complete": bool(piece and piece.done),
+        "log": _config(replica, piece, pieces), "texts": texts_for_scripts(page_texts.JOB + page_texts.ENGINE_LOG),
+    }  # fmt: skip
+    return render(request, "deployments/replica_log.html", context)
+
+
+def _config(replica: Replica, piece: EngineLog | None, pieces: list[EngineLog]) -> dict[str, Any]:
+    """What static/js/topics/replica_log.js starts from."""
+    return {
+        "replica": replica.pk,
+        "piece": piece.pk if piece else None,
+        "newest": piece is None or piece.pk == pieces[0].pk,
+        "ended": bool(piece and piece.done),
+        "lines": reverse("deployments:replica-lines", args=[replica.deployment.name, replica.n]),
+        "page": reverse("deployments:replica-log", args=[replica.deployment.name, replica.n]),
+        "started": int(piece.started_at.timestamp() * 1000) if piece and piece.started_at else None,
+    }
+
+
+@require_GET
+@gzip_page
+def replica_lines(request: HttpRequest, name: str, n: int) -> JsonResponse:
+    """Raw records of a piece: after=, before= or neither (the tail), at most n= of them."""
+    piece = engine_logs.find(find_replica(name, n), request.GET.get("attempt", ""))
+    after = number(request, "after", 0, 10**15) if "after" in request.GET else None
+    before = number(request, "before", 1, 10**15) if "before" in request.GET else None
+    return JsonResponse(engine_logs.lines(piece, after, before, number(request, "n", 500, engine_logs.MAX_LINES)))
+
+
+@require_GET
+def replica_raw(request: HttpRequest, name: str, n: int) -> HttpResponseBase:
+    """A whole piece as plain text; ?download=1 as a file."""
+    piece = engine_logs.find(find_replica(name, n), request.GET.get("piece", ""))
+    if piece is None:
+        return HttpResponse("", content_type="text/plain; charset=utf-8")
+    response = StreamingHttpResponse(engine_logs.raw(piece.pk), content_type="text/plain; charset=utf-8")
+    disposition = "attachment" if request.GET.get("download") else "inline"
+    response["Content-Disposition"] = f'{disposition}; filename="{name}-replica-{n}-start-{piece.n}.log"'
+    return response

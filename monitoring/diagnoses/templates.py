@@ -1,0 +1,57 @@
+"""How a signature is written: as the line itself, with holes for what differs from case to case.
+
+    NPU out of memory. Tried to allocate {n:wanted} {w}
+
+`{n}` a number, `{w}` a word without blanks, `{i}` a name (letters, digits, `.`, `_`, `-`), `{*}` anything. `{n:wanted}`
+keeps what it stands for. A blank is any run of blanks, letters are great or small alike, and the line may hold more
+before and behind.
+"""
+
+import re
+from dataclasses import dataclass
+
+HOLES = {"n": r"[-+]?\d[\d.,]*", "w": r"\S+", "i": r"[\w.\-]+", "*": r".{0,300}?"}
+HOLE = re.compile(r"\{([nwi*])(?::([a-z_]+))?\}")
+LEAST_WORD = 4  # letters of the longest piece without holes: what is shorter would be looked for everywhere
+
+
+class BadTemplate(ValueError):
+    """A signature that cannot be used; says why."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """`word` stands, in small letters, in every line that `regex` finds: looking for it first is what makes it fast."""
+
+    text: str
+    word: str
+    regex: "re.Pattern[str]"
+
+
+def compiled(text: str) -> Template:
+    """Raises BadTemplate."""
+    pieces: list[str] = []
+    words: list[str] = []
+    names: set[str] = set()
+    end = 0
+    for hole in HOLE.finditer(text):
+        before = text[end : hole.start()]
+        words.append(before)
+        pieces.append(_literal(before))
+        kind, name = hole.groups()
+        if name in names:
+            raise BadTemplate(f"“{name}” stands twice in “{text}”")
+        names |= {name} if name else set()
+        pieces.append(f"(?P<{name}>{HOLES[kind]})" if name else HOLES[kind])
+        end = hole.end()
+    words.append(text[end:])
+    pieces.append(_literal(text[end:]))
+    word = max((piece.strip() for piece in words), key=len).lower()
+    if len(word.encode()) < LEAST_WORD:  # a Chinese character says as much as three letters
+        raise BadTemplate(f"“{text}” has no piece of {LEAST_WORD} letters without a hole")
+    return Template(text, word, re.compile("".join(pieces), re.IGNORECASE))
+
+
+def _literal(text: str) -> str:
+    """Blanks stand for runs of blanks."""
+    return r"\s+".join(re.escape(piece) for piece in re.split(r"\s+", text))

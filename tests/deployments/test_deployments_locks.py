@@ -1,0 +1,94 @@
+"""Ingest holds a server and writes its replicas while reconcile holds a deployment and wants that server: neither may
+wait for the other."""
+
+import threading
+
+import pytest
+from django.db import connection, transaction
+
+from deployments import ingest
+from deployments.models import EngineLog, Replica
+from deployments.row_locks import lock_server
+from deployments.services import deployments, reconcile, replica_live, scaling
+from tests.deployments.deployments_bench import SETTINGS, Fleet
+from tests.deployments.test_row_locks import somebody_waits
+from tests.job_fixtures import Spool
+from tests.waiting import until
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one lock for the whole database"),
+]
+
+
+@pytest.fixture
+def fleet(monkeypatch, valkey, db):
+    return Fleet(monkeypatch, valkey.client())
+
+
+@pytest.fixture
+def row(fleet, operator):
+    made = deployments.create("tiny", fleet.model, SETTINGS, by=operator)
+    fleet.settle(made)
+    return made.replica_set.select_related("server", "deployment").get()
+
+
+@pytest.fixture
+def beside(row):
+    """beside(act): `act()` in a thread while we hold the replica's server and then write the replica."""
+
+    def run(act):
+        errors = []
+
+        def other():
+            try:
+                act()
+            except BaseException as error:
+                errors.append(error)
+            finally:
+                connection.close()
+
+        thread = threading.Thread(target=other)
+        with transaction.atomic():
+            lock_server(row.server_id)
+            thread.start()
+            until(somebody_waits)
+            Replica.objects.filter(pk=row.pk).update(cut=3)  # a deadlock where `act` has locked it already
+        thread.join(30)
+        assert not thread.is_alive() and errors == []
+
+    return run
+
+
+def test_a_drain(fleet, row, beside, operator):
+    scaling.scale(row.deployment, 0, by=operator)
+    beside(lambda: reconcile.look(row.deployment_id))
+    row.refresh_from_db()
+    assert (row.state, row.cut) == ("draining", 3)
+
+
+def test_a_replica_that_is_stopped_and_released(fleet, row, beside, operator):
+    deployments.stop(row.deployment, by=operator)
+    reconcile.look(row.deployment_id)
+    fleet.wind(Replica, "drain_until", 90_000)
+    beside(lambda: reconcile.look(row.deployment_id))
+    fleet.settle(row.deployment)
+    row.refresh_from_db()
+    assert row.state == "stopped" and not row.ports.exists()
+
+
+def test_lines_of_its_engine(row, beside):
+    spool = Spool(f"e{row.pk}-1")
+    beside(lambda: ingest.store({row.server_id: [spool.event(e="engine", state="degraded")]}))
+    assert EngineLog.objects.get().next_line == 2
+    row.refresh_from_db()
+    assert row.state == "degraded"
+
+
+def test_what_it_says_each_second(row, beside):
+    live = replica_live.Live()
+    live.know()
+    live.take(row.server_id, [{"replica": row.pk, "state": "degraded", "at": 2e9}], 1000.0)
+    beside(live._write)
+    row.refresh_from_db()
+    assert row.state == "degraded"
