@@ -117,10 +117,10 @@ class Line:
                 for one in found]  # fmt: skip
 
     def _remedy(self, finding: Mapping[str, Any], n: int, remedy: Mapping[str, Any]) -> dict[str, Any]:
-        """With the page that applies it, where there is one and something can be applied."""
-        does = remedy.get("change") or remedy.get("job")
-        at = (self.replica.deployment.name, self.replica.n, str(finding.get("id", "")), n)
-        return {**remedy, "url": address("deployments:replica-remedy", *at) if does else ""}
+        """With its place on the page of remedies, where something can be applied."""
+        does = remedy.get("change") or remedy.get("job") or remedy.get("way")
+        page = address("deployments:replica-remedy", self.replica.deployment.name, self.replica.n)
+        return {**remedy, "url": f"{page}#{finding.get('id', '')}-{n}" if does and page else ""}
 
     @property
     def facts(self) -> Mapping[str, Any]:

@@ -55,7 +55,7 @@ function layout({ runs, words, targets }) {
     legend: { orientation: "h", y: 1.08, font: { color: ink } },
     xaxis: { ...axis, title: title(words.concurrency), type: "log", tickvals: degrees, anchor: "y2" },
     yaxis: { ...axis, title: title(words.rate), domain: [0.56, 1], rangemode: "tozero" },
-    yaxis2: { ...axis, title: title(words.time), domain: [0, 0.46], type: "log", dtick: "D1" },
+    yaxis2: { ...axis, title: title(words.time), domain: [0, 0.46], type: "log", dtick: 1 },
   };
 }
 
