@@ -9,7 +9,7 @@ ifdef PYTHON
 export PYTHON
 endif
 
-.PHONY: help up down service setup setup-dev browser test test-engines bench lint wheels messages pins
+.PHONY: help up down service setup setup-dev browser router test test-engines bench lint wheels messages pins
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make wheels         ./wheels for machines without a package index"
 	@echo "make messages       collect sentences, compile the translations"
 	@echo "make pins           resolve the requirements anew"
+	@echo "make router         .router with vllm-router, for the tests of whole gateways"
 	@echo "make setup | setup-dev | browser    what the others do first by themselves"
 
 up: setup
@@ -44,6 +45,11 @@ setup-dev:
 # The browser tests drive Debian's Chromium: pip brings none.
 browser:
 	@scripts/browser.sh
+
+# What balances in gateways, in an environment of its own: the console's machine needs none of it.
+router: setup-dev
+	@test -x .router/bin/vllm-router || { $(BIN)/python -m venv .router && \
+	.router/bin/python -m pip install --quiet --disable-pip-version-check -r deployments/agent/gateways/requirements.txt; }
 
 test: setup-dev browser
 	$(BIN)/python -m pytest $(ARGS)

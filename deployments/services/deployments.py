@@ -12,12 +12,12 @@ from django.utils.translation import gettext as _
 from console import alerts, audit
 from console.errors import Conflict, Invalid, NotFound
 from console.models import User
-from deployments.models import GONE, Artifact, Deployment, Replica, Revision, Server, Spread
+from deployments.models import GONE, Artifact, Deployment, Gateway, Replica, Revision, Server, Spread
 from deployments.row_locks import lock_deployment
 from deployments.services import jobs, reconcile_asking, revision_checks, rollout, schedules
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
-RESERVED = ("new",)
+RESERVED = ("new", "keys")  # what addresses of pages have in the place of a name
 MOST_REPLICAS = schedules.MOST_REPLICAS
 MOST_DRAIN_S = 24 * 3600
 SWITCHES = ("drain_s", "replace_lost", "spread", "servers", "title", "notes")
@@ -246,6 +246,12 @@ def delete(deployment: Deployment, *, by: User, confirm: str) -> Deployment:
                 _("The deployment “%(name)s” has %(n)s replicas yet.") % {"name": row.name, "n": there},
                 _("Stop it, and delete it when they have ended."),
                 code="replicas_there",
+            )
+        if Gateway.objects.filter(deployment=row, enabled=True).exists():
+            raise Conflict(
+                _("The deployment “%(name)s” has a gateway yet.") % {"name": row.name},
+                _("Remove the gateway first, on the page Gateways."),
+                code="gateway_there",
             )
         row.deleted_at, row.rollout, row.reason = timezone.now(), None, None
         for name in ("rollout-failed", "replica-failed"):

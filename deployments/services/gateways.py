@@ -19,7 +19,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from console import audit
-from console.errors import Conflict, ConsoleError, Invalid, NotFound
+from console.errors import Conflict, Invalid, NotFound
 from console.models import User
 from deployments.agent import signing
 from deployments.models import SERVING, Deployment, ExternalEngine, Gateway, GatewayKey, Job, Server
@@ -66,6 +66,12 @@ def make(
         raise Conflict(
             _("%(server)s is simulated: nothing answers there.") % {"server": server.name},
             _("Choose a real server for the gateway."),
+            code="simulated",
+        )
+    if deployment.simulated:
+        raise Conflict(
+            _("%(name)s is simulated: none of its engines answers.") % {"name": deployment.name},
+            _("Choose a real deployment."),
             code="simulated",
         )
     _check(address, port, policy)
@@ -344,14 +350,3 @@ def keys_changed(*, by: User | None = None) -> int:
         with transaction.atomic():
             _send(lock_gateway(pk), by=by)
     return len(rows)
-
-
-def try_remove(deployment: Deployment, *, by: User) -> ConsoleError | None:
-    """Where a deployment goes, its gateway goes too; why it could not."""
-    gateway = of(deployment)
-    try:
-        if gateway is not None:
-            remove(gateway, by=by)
-    except ConsoleError as error:
-        return error
-    return None

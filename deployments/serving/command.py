@@ -59,7 +59,8 @@ def argv(settings: Settings, place: Place) -> list[str]:
         words = ["python", "-m", MODULE, "--model", place.model]
     words += ["--served-model-name", name(settings, place.model)]
     if place.node_rank == 0:
-        words += ["--host", place.address, "--port", str(place.port)]
+        # So that gateways can count the tokens of a stream whose client did not ask for them.
+        words += ["--host", place.address, "--port", str(place.port), "--enable-force-include-usage"]
     words += ["--tensor-parallel-size", str(settings.tensor_parallel_size)]
     words += ["--max-num-seqs", str(settings.max_num_seqs)]
     if settings.device == "npu":

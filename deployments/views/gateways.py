@@ -68,7 +68,7 @@ def _number(text: str) -> int | None:
 
 @require_http_methods(["GET", "POST"])
 def gateway_detail(request: HttpRequest, name: str) -> HttpResponse:
-    """GET shows one; POST with `do` = change, attach or detach changes it."""
+    """GET shows one; POST with `do` = change, attach, detach or again changes it."""
     gateway = gateways.find(name)
     if request.method == "POST":
         try:
@@ -94,6 +94,11 @@ def _change(request: HttpRequest, gateway: Gateway) -> None:
         if (found := engine.first()) is None:
             raise Invalid(_("No engine was chosen."), _("Choose one of the list."), code="no_engine")
         gateways.attach(gateway, found, by=by)
+    elif do == "again":
+        gateways.make(
+            gateway.deployment, gateway.server, by=by, address=gateway.address, port=gateway.port,
+            policy=gateway.policy, alone=gateway.open_without_keys,
+        )  # fmt: skip
     elif do == "detach":
         gateways.detach(gateway, _number(request.POST.get("engine", "")) or 0, by=by)
     else:

@@ -39,6 +39,8 @@ PAGES = (
     ("deployments:serving-plan", "settings", "plan fit serving 规划 部署规划 guihua"),
     ("deployments:hold-list", "lock", "holds reserved 保留 占用 baoliu zhanyong"),
     ("deployments:engine-list", "more", "engines external vllm mindie 外部引擎 waibuyinqing"),
+    ("deployments:gateway-list", "right", "gateways api 网关 wangguan"),
+    ("deployments:gateway-keys", "download", "gateway keys usage 密钥 用量 miyao yongliang"),
     ("monitoring:stack-list", "stack", "stacks 软件栈 ruanjianzhan"),
 )
 
@@ -50,6 +52,7 @@ def _pages(word: str) -> list[dict[str, str]]:
         "report": gettext("Campaigns"), "model": gettext("Models"), "columns": gettext("Model catalogue"),
         "deployment": gettext("Deployments"), "settings": gettext("Plan for serving"),
         "lock": gettext("NPU holds"), "more": gettext("Engines of others"),
+        "right": gettext("Gateways"), "download": gettext("Keys of gateways"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 

@@ -11,7 +11,7 @@ import time
 import zlib
 from datetime import timedelta
 
-from tests.browser import seeded_benchmarks, seeding_holds, seeding_models
+from tests.browser import seeded_benchmarks, seeding_gateways, seeding_holds, seeding_models
 from tests.browser.seeded_artifacts import model_told, models, no_models
 from tests.browser.seeded_deployments import deployment_moved, deployments, no_deployments
 from tests.browser.seeded_evaluations import evaluated
@@ -371,8 +371,11 @@ ALL = (
     reset, told, models, model_told, no_models, quantizable, servable, deployments, no_deployments, deployment_moved,
     seeded_benchmarks.serving, seeded_benchmarks.measured, seeded_benchmarks.failed_replica,
 )  # fmt: skip
-CALLS = {one.__name__: one for one in (*ALL, seeding_models.model_looked, seeding_models.uploads)}
-CALLS |= {one.__name__: one for one in (seeding_holds.held, seeding_holds.none_held)}
+ELSEWHERE = (
+    seeding_models.model_looked, seeding_models.uploads, *seeding_gateways.ALL, seeding_holds.held,
+    seeding_holds.none_held,
+)  # fmt: skip
+CALLS = {one.__name__: one for one in (*ALL, *ELSEWHERE)}
 
 
 def main():

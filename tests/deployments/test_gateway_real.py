@@ -232,8 +232,8 @@ def test_a_dead_engine_leaves_within_five_seconds(bench):
         seen = len(load.results)
         until(lambda: load.count_reaches(seen + 60))
     assert not [one for one in load.failed if one[0] > died + 5]
-    # Requests that the engine had in its hands at that moment are repeated where nothing was sent to the client yet.
-    assert len(load.failed) <= 3
+    # What it had in its hands is repeated where nothing was sent to the client yet: each client lost one at most.
+    assert len(load.failed) <= len(load.threads)
     until(lambda: bench.now()["state"] == "degraded")
     assert bench.now()["reason"][1] == "1 of 2 engines answer."
 

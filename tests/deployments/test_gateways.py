@@ -28,9 +28,10 @@ from deployments.models import (
     Revision,
     Server,
 )  # fmt: skip
-from deployments.services import gateway_heard, gateway_keys, gateways, serving_hooks, usage
+from deployments.services import deployments, gateway_heard, gateway_keys, gateways, serving_hooks, usage
 from deployments.serving import gateway_conf
 from deployments.steps import read_params
+from tests.answers import whole
 
 pytestmark = pytest.mark.django_db
 
@@ -98,9 +99,11 @@ def test_it_is_refused_in_words(deployment, server, operator, viewer, gateway):
     other = Server.objects.create(name="kp-02", last_seen_at=timezone.now())
     sim = Server.objects.create(name="sim-01", simulated=True, last_seen_at=timezone.now())
     second = Deployment.objects.create(name="other")
+    pretended = Deployment.objects.create(name="sim", simulated=True)
     for kind, code, call in [
         (NotAllowed, "not_allowed", lambda: gateways.make(second, other, by=viewer)),
         (Conflict, "simulated", lambda: gateways.make(second, sim, by=operator)),
+        (Conflict, "simulated", lambda: gateways.make(pretended, server, by=operator)),
         (Conflict, "gateway_elsewhere", lambda: gateways.make(deployment, other, by=operator)),
         (Conflict, "under_way", lambda: gateways.make(deployment, server, by=operator)),
         (Invalid, "bad_address", lambda: gateways.make(second, other, by=operator, address="my host")),
@@ -220,6 +223,23 @@ def test_a_removed_one_gives_its_ports_back_and_keeps_its_usage(gateway, server,
     assert gateways.of(gateway.deployment) is None
 
 
+def test_a_deployment_goes_only_after_its_gateway(gateway, deployment, operator):
+    with pytest.raises(Conflict) as refused:
+        deployments.delete(deployment, by=operator, confirm="qwen")
+    assert refused.value.code == "gateway_there"
+    settled(gateway)
+    gateways.remove(gateway, by=operator)
+    assert deployments.delete(deployment, by=operator, confirm="qwen").deleted_at is not None
+
+
+def test_the_page_of_the_deployment_shows_its_gateway(client, gateway, operator):
+    settled(gateway)
+    client.force_login(operator)
+    client.cookies["django_language"] = "en"
+    page = client.get("/deployments/qwen/").content.decode()
+    assert f"http://SERVER:{gateway.port}/v1" in page and "/gateways/qwen/" in page
+
+
 def test_moving_ends_it_here_and_begins_it_there(gateway, operator):
     settled(gateway)
     there = Server.objects.create(name="kp-02", last_seen_at=timezone.now(), address_roles={"10.1.0.2": "service"})
@@ -276,6 +296,17 @@ def test_bars_and_totals_are_of_the_days_asked_for(gateway, operator):
     assert usage.by_key([key], days=60)[0].completion_tokens == 1050
 
 
+def test_one_that_was_stopped_on_its_server_is_started_again(client, gateway, operator):
+    settled(gateway)
+    tell(gateway, state="stopped")
+    Gateway.objects.update(port=19000)
+    client.force_login(operator)
+    client.post("/gateways/qwen/", {"do": "again"})
+    gateway.refresh_from_db()
+    assert (gateway.state, gateway.port, gateway.job.kind) == ("planned", 19000, "gateway")
+    assert Job.objects.filter(kind="gateway").count() == 2
+
+
 @pytest.mark.parametrize("who, makes", [("operator", True), ("viewer", False)])
 def test_the_pages_as_each_role(client, gateway, request, who, makes):
     client.force_login(request.getfixturevalue(who))
@@ -298,7 +329,7 @@ def test_the_pages_as_each_role(client, gateway, request, who, makes):
         key.refresh_from_db()
         assert key.revoked_at is not None
         KeyUsage.objects.create(key=key, deployment=gateway.deployment, day=timezone.localdate(), requests=3)
-        table = client.get("/gateways/keys/usage.csv").getvalue().decode()
+        table = whole(client.get("/gateways/keys/usage.csv")).decode()
         assert "'=team" in table and ",3,0,0,0" in table
 
 

@@ -1,4 +1,4 @@
-"""`manage.py down`: end the console that runs with this VAR_DIR; with --all its job runners and engines too."""
+"""`manage.py down`: end the console of this VAR_DIR; with --all its job runners, gateways and engines too."""
 
 import os
 import signal
@@ -14,8 +14,10 @@ from console import runners, service
 from console.first_run import read_lock
 from deployments import locks
 from deployments.agent.engines.folder import Folder
+from deployments.agent.gateways import folder as gateways
 
 WAIT_S = 30.0
+GATEWAY_S = 30.0
 STOP = f"systemctl stop {service.UNIT.stem}"
 
 
@@ -24,7 +26,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--all", action="store_true", help="end job runners and engines too")
+        parser.add_argument("--all", action="store_true", help="end job runners, gateways and engines too")
 
     def handle(self, *args: Any, **options: Any) -> None:
         var = Path(settings.VAR_DIR)
@@ -34,6 +36,7 @@ class Command(BaseCommand):
             if said := runners.farewell(left, engines):
                 self.stdout.write("\n".join(said))
             return
+        self._end_gateways(var)
         if left:
             self._end_runners(left)
         if engines:
@@ -60,6 +63,16 @@ class Command(BaseCommand):
                 raise CommandError(f"Process {pid} has not ended within {WAIT_S:.0f} s. End it with: kill -9 {pid}")
             time.sleep(0.05)
         self.stdout.write("The console has ended.")
+
+    def _end_gateways(self, var: Path) -> None:
+        """Those of this machine; requests that run have some seconds."""
+        kept = [one for one in sorted(var.glob("agent/gateways/g*")) if gateways.is_kept(one)]
+        for folder in kept:
+            self.stdout.write(f"Ending the gateway {folder.name}.")
+            gateways.set_wish(folder, "stop")
+        deadline = time.monotonic() + GATEWAY_S
+        while any(gateways.is_kept(one) for one in kept) and time.monotonic() < deadline:
+            time.sleep(0.1)
 
     def _end_runners(self, left: list[runners.Runner]) -> None:
         self.stdout.write(f"Ending {len(left)} job runner(s):")
