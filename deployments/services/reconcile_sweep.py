@@ -19,7 +19,8 @@ def unsettled() -> list[int]:
         there=Count("replica_set", filter=~Q(replica_set__state__in=GONE)),
     )
     wanted = Q(stopped=True) | ~Q(deleted_at=None)
-    odd = ~Q(rollout=None) | ~Q(steady=F("there")) | (wanted & ~Q(there=0)) | (~wanted & ~Q(there=F("replicas")))
+    moving = Q(rollout__isnull=False)  # None would ask for a JSON null
+    odd = moving | ~Q(steady=F("there")) | (wanted & ~Q(there=0)) | (~wanted & ~Q(there=F("replicas")))
     found = set(counted.filter(odd).order_by().values_list("pk", flat=True))
     gone = Replica.objects.filter(state__in=GONE).filter(
         Exists(Reservation.objects.filter(replica=OuterRef("pk")))

@@ -87,8 +87,8 @@ def test_the_plain_command():
     argv = command.argv(settings.read({"served_model_name": "qwen3"}), HERE)
     assert argv == [
         "python", "-m", "vllm.entrypoints.openai.api_server", "--model", "/models/qwen3-8b", "--served-model-name",
-        "qwen3", "--host", "127.0.0.1", "--port", "18000", "--enable-force-include-usage", "--tensor-parallel-size", "1", "--max-num-seqs",
-        "256", "--gpu-memory-utilization", "0.9",
+        "qwen3", "--host", "127.0.0.1", "--port", "18000", "--enable-force-include-usage", "--tensor-parallel-size",
+        "1", "--max-num-seqs", "256", "--gpu-memory-utilization", "0.9",
     ]  # fmt: skip
     assert value(command.argv(settings.read({}), HERE), "--served-model-name") == "qwen3-8b"
 
