@@ -34,13 +34,8 @@ PLACES = [
         gettext_noop("Servers"),
         "server",
         (
-            "monitoring:server",
-            "deployments:join",
-            "deployments:server",
-            "deployments:key",
-            "deployments:change",
-            "deployments:hold",
-            "deployments:engine",
+            "monitoring:server", "deployments:join", "deployments:server", "deployments:key", "deployments:change",
+            "deployments:hold", "deployments:engine",
         ),
     ),
     (
@@ -48,11 +43,8 @@ PLACES = [
         gettext_noop("Deployments"),
         "deployment",
         (
-            "deployments:deployment",
-            "deployments:replica",
-            "deployments:revision",
-            "deployments:rollout",
-            "deployments:gateway",
+            "deployments:deployment", "deployments:replica", "deployments:revision", "deployments:rollout",
+            "deployments:gateway", "deployments:benchmark", "deployments:playground",
         ),
     ),
     ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job", "deployments:batch")),
@@ -61,7 +53,7 @@ PLACES = [
     ("deployments:model-list", gettext_noop("Models"), "model", ("deployments:model", "deployments:serving")),
     ("monitoring:alert-list", gettext_noop("Alerts"), "alert", ("monitoring:alert",)),
     ("monitoring:stack-list", gettext_noop("Stacks"), "stack", ("monitoring:stack", "deployments:stack")),
-]
+]  # fmt: skip
 
 FOR_OPERATORS = ("queue",)
 

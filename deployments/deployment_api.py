@@ -13,7 +13,16 @@ from console.idempotency import answer_once
 from console.models import User
 from deployments.asked import Strict, user_of
 from deployments.models import Artifact, Deployment, Replica
-from deployments.services import deployment_json, deployments, engine_logs, replica_live, revisions, rollout, scaling
+from deployments.services import (
+    deployment_about,
+    deployment_json,
+    deployments,
+    engine_logs,
+    replica_live,
+    revisions,
+    rollout,
+    scaling,
+)
 
 router = Router(tags=["deployments"])
 
@@ -46,6 +55,8 @@ class Change(Strict):
     servers: list[str] | None = Field(default=None, max_length=2000)
     title: str | None = Field(default=None, max_length=1000)
     notes: str | None = Field(default=None, max_length=20_000)
+    labels: dict[str, str] | None = Field(default=None, max_length=100)
+    owner: str | None = Field(default=None, max_length=150, description="A user's name; '' for nobody")
     dry_run: bool = Field(default=False, description="Only answer what it would do")
 
 
@@ -132,6 +143,8 @@ def _change(found: Deployment, wanted: Change, revised: bool, by: User) -> None:
     names = {name: getattr(wanted, name) for name in deployments.SWITCHES}
     if switches := {name: value for name, value in names.items() if value is not None}:
         deployments.edit(found, switches, by=by)
+    if wanted.labels is not None or wanted.owner is not None:
+        deployment_about.label(found, labels=wanted.labels, owner=wanted.owner, by=by)
     if wanted.schedule is not None:
         deployments.set_schedule(found, wanted.schedule, by=by)
     if wanted.replicas is not None:

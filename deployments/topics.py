@@ -139,9 +139,6 @@ def replica_history(match: re.Match[str], attempt: str, after: int) -> Sequence[
 
 
 TOPICS = [
-    Topic(r"deployments", viewer, conflate=newest),
-    Topic(r"deployment:(?P<id>[1-9]\d{0,17})", viewer, present_deployment, conflate=newest),
-    Topic(r"replica:(?P<id>[1-9]\d{0,17})", viewer, present_replica, history=replica_history),
     Topic(r"doubt", viewer, present_doubt, conflate=newest),
     Topic(r"join:(?P<id>[1-9]\d{0,17})", administrator, present_join, conflate=newest),
     Topic(r"join-many:(?P<id>[1-9]\d{0,17})", administrator, present_join_many, conflate=newest),
@@ -152,4 +149,7 @@ TOPICS = [
     Topic(r"campaign:(?P<id>[1-9]\d{0,17})", viewer, present_campaign, conflate=newest),
     Topic(r"jobs", viewer, conflate=newest_of_each("id")),
     Topic(r"job:(?P<id>[1-9]\d{0,17})", viewer, present, history=history),
+    Topic(r"deployments", viewer, conflate=newest),
+    Topic(r"deployment:(?P<id>[1-9]\d{0,17})", viewer, present_deployment, conflate=newest),
+    Topic(r"replica:(?P<id>[1-9]\d{0,17})", viewer, present_replica, history=replica_history),
 ]

@@ -16,7 +16,16 @@ from console.errors import Invalid, NotAllowed
 from console.templatetags.frame import texts_for_scripts
 from deployments import kinds
 from deployments.models import Job, JobState
-from deployments.services import clones, enrol, filters, host_changes, inventory, versions
+from deployments.services import (
+    clones,
+    deployment_list,
+    engine_figures,
+    enrol,
+    filters,
+    host_changes,
+    inventory,
+    versions,
+)
 from deployments.services import history as history_of
 from deployments.services import servers as switches
 from deployments.views.lookup import find_server, user_of
@@ -178,6 +187,8 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
     agent = versions.shown(server)
     minutes = history.recent(server.pk, server_page.SPARK_S // 60)
     jobs = list(server.jobs.select_related("requester")[:JOBS_SHOWN])
+    replicas = deployment_list.on_server(server)
+    loads = engine_figures.read(replicas)
     context = {
         "server": server,
         "rotation": getattr(server, "rotation", None),
@@ -204,6 +215,7 @@ def server_detail(request: HttpRequest, name: str) -> HttpResponse:
         "driver": server_page.driver(server.facts, now),
         "offset": server_page.offset_words(server.clock_offset_s),
         "jobs": jobs,
+        "replicas": [(one, engine_figures.of(one, loads)) for one in replicas],
         "restarting": next((job for job in jobs if job.state == JobState.WAITING_REBOOT and job.reboot), None),
         "waiting_jobs": server.jobs.filter(state=JobState.QUEUED, waiting=True).count() if server.queue_paused else 0,
         "data": {"now": now, "at": time.time(), "sparks": server_page.sparks((row.at, row.data) for row in minutes)},

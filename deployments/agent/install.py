@@ -258,11 +258,21 @@ def _end_runners(install: Install) -> None:
             adopt.end_session(who)
 
 
+def engine_units(install: Install) -> list[Path]:
+    """Units of this installation's engines, which the root helper has put there."""
+    ours = f"WorkingDirectory={install.state}/engines/"
+    found = sorted(UNIT.parent.glob("ascend-console-e[0-9]*.service"))
+    return [one for one in found if ours in one.read_text(encoding="utf-8", errors="replace")]
+
+
 def remove(install: Install) -> None:
     """Take away all that joining made, the folder itself only when nothing else is in it."""
     if install.systemd:
         subprocess.run(["systemctl", "disable", "--quiet", UNIT.name], check=False, timeout=60)
         UNIT.unlink(missing_ok=True)
+        for left in engine_units(install):
+            subprocess.run(["systemctl", "disable", "--now", "--quiet", left.name], check=False, timeout=120)
+            left.unlink(missing_ok=True)
         subprocess.run(["systemctl", "daemon-reload"], check=False, timeout=60)
     root_install.take_away(install.prefix)
     for name in OURS:

@@ -24,7 +24,7 @@ class Owners:
         self.runners: dict[int, str] = {}
 
     def of(self, pid: int) -> dict[str, Any]:
-        """{"user", "command", "attempt"} of one process."""
+        """{"user", "command", "attempt"} of one process; `attempt` names the engine where it belongs to one of ours."""
         attempt = self._attempt(pid)
         folder = (Path("/proc") if attempt else self.proc) / str(pid)
         return {"user": user_of(folder), "command": _command(folder), "attempt": attempt}

@@ -13,7 +13,7 @@ from typing import Any
 
 from deployments.agent import devices, facts, facts_cluster, spool
 from deployments.agent.config import Config, begin
-from deployments.agent.engines import external, now, watch
+from deployments.agent.engines import external, folder, now
 from deployments.agent.environment import passed_on
 from deployments.agent.fault_codes import FaultCodes
 from deployments.agent.gateways import watch as gateways
@@ -62,10 +62,10 @@ class Sampler:
         reading = read(output)
         if reading["processes"]:
             self.owners.refresh()
-            self.owners.runners |= {} if self.config.simulated else watch.sessions(self.config)
+            self.owners.runners |= {} if self.config.simulated else folder.sessions(self.config.state_dir)
         for process in reading["processes"]:
             process |= self.owners.of(process["pid"])
-            if facts_cluster.in_pod(self.owners.proc, process["pid"]):
+            if not self.config.simulated and facts_cluster.in_pod(self.owners.proc, process["pid"]):
                 process["pod"] = True
         codes = self.fault_codes.of(reading["npus"])
         for npu in reading["npus"]:

@@ -19,32 +19,44 @@ MOST_VALUE = 100
 
 def edit(deployment: Deployment, given: Mapping[str, str], *, by: User) -> None:
     """As the form sends it. Nothing is changed where a field is wrong. Raises ConsoleError."""
-    labels, owner = read_labels(given.get("labels", "")), find_owner(given.get("owner", ""))
     values: dict[str, Any] = {name: given.get(name, "").replace("\0", "").strip() for name in ("title", "notes")}
     values["drain_s"] = read_drain(given.get("drain", ""))
     with transaction.atomic():
         deployments.edit(deployment, values, by=by)
-        with deployments.changing(deployment, by, "deployment.labelled", paused_too=True, labels=labels) as row:
-            row.labels, row.owner = labels, owner
-            row.details["owner"] = owner.username if owner else None  # type: ignore[attr-defined]
+        label(deployment, labels=read_labels(given.get("labels", "")), owner=given.get("owner", ""), by=by)
+
+
+def label(
+    deployment: Deployment, *, labels: Mapping[str, str] | None = None, owner: str | None = None, by: User
+) -> None:
+    """Its labels, all of them, and the name of its owner ('' for nobody); None leaves it. Raises ConsoleError."""
+    kept = None if labels is None else check_labels(labels)
+    found = None if owner is None else find_owner(owner)
+    with deployments.changing(deployment, by, "deployment.labelled", paused_too=True) as row:
+        row.labels = row.labels if kept is None else kept
+        row.owner = row.owner if owner is None else found
+        more = {"labels": row.labels, "owner": row.owner.username if row.owner else None}
+        row.details.update(more)  # type: ignore[attr-defined]
 
 
 def read_labels(text: str) -> dict[str, str]:
-    """`key=value` or `key`, one in a line or with commas between. Raises Invalid."""
+    """`key=value` or `key`, one in a line or with commas between."""
     words = [word.strip() for word in re.split(r"[\n,]", text.replace("\0", "")) if word.strip()]
-    made = {}
-    for word in words:
-        key, _sign, value = word.partition("=")
-        if not KEY.fullmatch(key.strip()) or len(value.strip()) > MOST_VALUE:
+    return {key.strip(): value.strip() for key, _sign, value in (word.partition("=") for word in words)}
+
+
+def check_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Raises Invalid."""
+    for key, value in labels.items():
+        if not KEY.fullmatch(key) or len(value) > MOST_VALUE or "\0" in value:
             raise Invalid(
-                _("“%(label)s” is no label.") % {"label": word[:80]},
+                _("“%(label)s” is no label.") % {"label": f"{key}={value}"[:80] if value else key[:80]},
                 _("Write key or key=value: letters, digits and . _ - / in the key, 63 characters at most."),
                 code="invalid_label",
             )
-        made[key.strip()] = value.strip()
-    if len(made) > MOST_LABELS:
+    if len(labels) > MOST_LABELS:
         raise Invalid(_("A deployment has at most %(n)s labels.") % {"n": MOST_LABELS}, _("Leave some out."))
-    return made
+    return dict(labels)
 
 
 def find_owner(name: str) -> User | None:

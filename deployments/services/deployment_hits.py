@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deployments.models import SERVING
-from deployments.services import deployments, revisions, scaling
+from deployments.services import deployments, engine_figures, revisions, scaling
 from deployments.services.deployment_page import Line, Page
 
 
@@ -38,8 +38,8 @@ class Hit:
 
     @property
     def requests(self) -> int | None:
-        """How many run now on what is hit; None where that is not known of one that serves."""
-        serving = [line for line in self.lines if line.replica.state in SERVING]
+        """How many run now on what is hit; None where that is not known of one that answers."""
+        serving = [line for line in self.lines if line.replica.state in engine_figures.ANSWERING]
         if any(line.figures.running is None or line.figures.overdue_since for line in serving):
             return None
         return sum(line.running for line in serving)
@@ -76,7 +76,7 @@ def of_scale(page: Page, replicas: int) -> Hit:
     starts = [(row["server"], row["npus"]) for row in found["starts"]]
     return Hit(
         _lines(page, [row["n"] for row in found["stops"]]), starts=starts, lacking=found["lacking"],
-        why_not=found["why_not"], ends=replicas == 0 and page.serving > 0, away_s=revisions.last_start_s(page.deployment),
+        why_not=found["why_not"], ends=replicas == 0 and page.serving > 0,
     )  # fmt: skip
 
 

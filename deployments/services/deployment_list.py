@@ -7,10 +7,19 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
-from django.db.models.fields.json import KeyTextTransform
+from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Coalesce
 
-from deployments.models import GONE, SERVING, Deployment, ExternalEngine, Replica, ReplicaState
+from deployments.models import (
+    GONE,
+    SERVING,
+    Artifact,
+    Deployment,
+    ExternalEngine,
+    Replica,
+    ReplicaState,
+    Server,
+)
 from deployments.services import deployment_json, engine_figures
 
 PAGE = 50
@@ -178,7 +187,7 @@ def found(filters: Filters) -> QuerySet[Deployment]:
         key, has_value, value = filters.label.partition("=")
         rows = rows.filter(labels__has_key=key)
         if has_value:
-            rows = rows.annotate(label_value=KeyTextTransform(key, "labels")).filter(label_value=value)
+            rows = rows.annotate(label_value=KeyTransform(key, "labels")).filter(label_value=value)
     return _in_state(rows, filters.state) if filters.state else rows
 
 
@@ -193,10 +202,14 @@ def _in_state(rows: QuerySet[Deployment], state: str) -> QuerySet[Deployment]:
         return rows.filter(idle, there if state == "stopping" else ~there)
     rows = rows.exclude(idle)
     if state == "rolling_out":
-        return rows.exclude(rollout=None)
-    rows = rows.filter(rollout=None).annotate(serving=Count("replica_set", filter=Q(replica_set__state__in=SERVING)))
+        return rows.filter(rollout__isnull=False)
+    rows = rows.filter(rollout__isnull=True).annotate(
+        serving=Count("replica_set", filter=Q(replica_set__state__in=SERVING))
+    )
     ill = Exists(every.filter(state=ReplicaState.DEGRADED))
-    failed = Exists(every.filter(state=ReplicaState.FAILED, ended_at__gte=Coalesce(OuterRef("tried_at"), OuterRef("created_at"))))
+    failed = Exists(
+        every.filter(state=ReplicaState.FAILED, ended_at__gte=Coalesce(OuterRef("tried_at"), OuterRef("created_at")))
+    )
     gone = Q(failed, ~there)
     wanted = {
         "ready": Q(~ill, serving__gte=F("replicas")),
@@ -219,6 +232,18 @@ def _words(text: str) -> Q:
             | Q(revision__settings__served_model_name__icontains=word)
         )
     return wanted
+
+
+def of_model(artifact: Artifact) -> list[Line]:
+    """Deployments whose present revision serves that model."""
+    rows = Deployment.objects.present().filter(revision__artifact=artifact)
+    return lines(list(rows.select_related("revision__artifact", "gateway").order_by("name")[:PAGE]))
+
+
+def on_server(server: Server) -> list[Replica]:
+    """Replicas that hold something of that server, those of several servers too; deployment and revision at hand."""
+    here = Replica.objects.there().filter(Q(server=server) | Q(reservations__server=server)).distinct()
+    return list(here.select_related("deployment", "revision").order_by("deployment__name", "n")[:PAGE])
 
 
 def external_count() -> int:

@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 from django.db.models import Q
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
 
-from deployments import kinds
 from deployments.models import (
     GONE,
     SERVING,
@@ -113,14 +111,14 @@ class Line:
         if self.replica.state == ReplicaState.READY or not isinstance(self.replica.findings, list):
             return []
         found = [one for one in self.replica.findings if isinstance(one, dict) and isinstance(one.get("cause"), list)]
-        return [{**one, "remedies": [self._remedy(one, n, each) for n, each in enumerate(_dicts(one, "remedies"))]}
-                for one in found]  # fmt: skip
+        return [{**one, "remedies": _dicts(one, "remedies")} for one in found]
 
-    def _remedy(self, finding: Mapping[str, Any], n: int, remedy: Mapping[str, Any]) -> dict[str, Any]:
-        """With the page that applies it, where there is one and something can be applied."""
-        does = remedy.get("change") or remedy.get("job")
-        at = (self.replica.deployment.name, self.replica.n, str(finding.get("id", "")), n)
-        return {**remedy, "url": address("deployments:replica-remedy", *at) if does else ""}
+    @property
+    def remedy_page(self) -> str:
+        """Where a remedy becomes a revision or a job; '' where there is nothing to remedy."""
+        return (
+            address("deployments:replica-remedy", self.replica.deployment.name, self.replica.n) if self.findings else ""
+        )
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -299,94 +297,12 @@ def _name(artifact: Artifact | None) -> str:
     return artifact.name if artifact else "—"
 
 
-# What can be done, and where to go from here.
-
-
-class Action(NamedTuple):
-    """A button: `url` is a page that asks once more, or with `post` acts at once."""
-
-    title: str
-    url: str
-    css: str = ""
-    post: bool = False
-
-
-def actions(page: Page) -> list[Action]:
-    """For who may operate, the usual ones first; a page that is not there gives no button."""
-    deployment = page.deployment
-    pause = (_("Resume"), "deployment-resume") if deployment.paused else (_("Pause"), "deployment-pause")
-    wanted = [
-        (_("Change settings"), "deployment-change", "primary", False),
-        (_("Scale"), "deployment-scale", "", False),
-    ]
-    if deployment.stopped:
-        wanted += [(_("Start"), "deployment-start", "", False)]
-    else:
-        again = (_("Try again"), "deployment-start") if page.has_failed else (_("Restart"), "deployment-restart")
-        wanted += [(*again, "", False), (_("Stop"), "deployment-stop", "danger", False)]
-    wanted += [(*pause, "", True), (_("Edit"), "deployment-edit", "", False), (_("Delete"), "deployment-delete", "danger", False)]
-    found = [Action(one[0], address(f"deployments:{one[1]}", deployment.name), *one[2:]) for one in wanted]
-    return [one for one in found if one.url]
-
-
-def ways_on(deployment: Deployment) -> list[Action]:
-    """Pages about it that others make."""
-    wanted = [
-        (_("Playground"), "playground", [deployment.name]),
-        (_("Benchmarks"), "benchmark-list", [deployment.name]),
-    ]
-    found = [Action(title, address(f"deployments:{name}", *args)) for title, name, args in wanted]
-    return [one for one in found if one.url]
-
-
 def address(name: str, *args: Any) -> str:
     """Of a page; '' where there is none of that name."""
     try:
         return reverse(name, args=args)
     except NoReverseMatch:
         return ""
-
-
-class Sample(NamedTuple):
-    """A model that can be served now, if any, and the form that writes the sample model, if there is one."""
-
-    model: Artifact | None
-    url: str
-
-
-def sample_model() -> Sample:
-    """For a console on which nothing is served yet."""
-    rows = Artifact.objects.filter(simulated=False, format__in=("hf", "quantized"), places__gone_at=None)
-    model = rows.exclude(places=None).order_by("bytes").first()
-    url = address("deployments:job-new")
-    return Sample(model, f"{url}?kind=sample_model" if url and "sample_model" in kinds.offered() else "")
-
-
-def calls(page: Page) -> list[tuple[str, str]]:
-    """(what it is written in, the text) to copy; [] where nothing answers yet."""
-    if not page.endpoint:
-        return []
-    body = '{"model": "%s", "messages": [{"role": "user", "content": "%s"}]}' % (page.model_name, _("Hello"))
-    curl = (
-        f"curl {page.endpoint}/chat/completions \\\n"
-        '  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\\n'
-        f"  -d '{body}'"
-    )
-    python = (
-        "import os\nfrom openai import OpenAI\n\n"
-        f'client = OpenAI(base_url="{page.endpoint}", api_key=os.environ["KEY"])\n'
-        f'stream = client.chat.completions.create(\n    model="{page.model_name}", stream=True,\n'
-        f'    messages=[{{"role": "user", "content": "{_("Hello")}"}}],\n)\n'
-        'for piece in stream:\n    print(piece.choices[0].delta.content or "", end="", flush=True)'
-    )
-    return [("curl", curl), ("Python", python)]
-
-
-def minutes_of_a_start(deployment: Deployment) -> int | None:
-    """How long its last start took until it was ready, rounded up; None where none has been."""
-    rows = deployment.replica_set.exclude(ready_at=None).order_by("-ready_at")
-    times = [(one.ready_at - one.created_at).total_seconds() for one in rows.only("ready_at", "created_at")[:1]]
-    return max(1, -(-round(times[0]) // 60)) if times else None
 
 
 def left(until: datetime | None) -> int | None:

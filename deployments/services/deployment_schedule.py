@@ -41,7 +41,7 @@ def rows(schedule: list[dict[str, Any]]) -> list[Row]:
 
 
 def words(days: list[int]) -> str:
-    """"every day", "Mon–Fri", or the days one by one."""
+    """ "every day", "Mon–Fri", or the days one by one."""
     if len(days) == 7:
         return _("every day")
     if len(days) > 2 and days == list(range(days[0], days[-1] + 1)):

@@ -84,7 +84,9 @@ def _degraded(page: Page) -> Said:
     ill = [line for line in page.lines if line.replica.state == ReplicaState.DEGRADED]
     if ill:
         n = len(ill)
-        what = ngettext("%(n)s replica does not answer as it should.", "%(n)s replicas do not answer as they should.", n)
+        what = ngettext(
+            "%(n)s replica does not answer as it should.", "%(n)s replicas do not answer as they should.", n
+        )
         do = _("It is watched and started anew by its server; if it stays so, restart it.")
         return Said(what % {"n": n}, pick(ill[0].replica.reason), do, "warning", "state-warning")
     counts = {"n": page.serving, "of": page.deployment.wished}

@@ -254,7 +254,7 @@ def delete(deployment: Deployment, *, by: User, confirm: str) -> Deployment:
                 code="gateway_there",
             )
         row.deleted_at, row.rollout, row.reason = timezone.now(), None, None
-        for name in ("rollout-failed",):
+        for name in ("rollout-failed", "replica-failed"):
             alerts.resolve(name, f"deployment:{row.pk}")
     return row
 

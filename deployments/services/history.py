@@ -30,7 +30,7 @@ FIELDS = {
     "queue": gettext_noop("Queue"),
     "drain": gettext_noop("Drain"),
     "cordon": gettext_noop("Cordon"),
-    "hold": gettext_noop("Hold"),
+    "hold": gettext_noop("NPU hold"),
     "quarantine": gettext_noop("Quarantine"),
     "credentials": gettext_noop("Credentials"),
     "agent_removed": gettext_noop("Agent on the server"),

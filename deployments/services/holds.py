@@ -199,7 +199,9 @@ def find(pk: int) -> Hold:
     """Raises NotFound."""
     hold = rows().filter(pk=pk).first() or rows(ended=True).filter(pk=pk).first()
     if hold is None:
-        raise NotFound(_("There is no hold %(id)s.") % {"id": pk}, _("Choose one of the page Holds."), code="no_hold")
+        raise NotFound(
+            _("There is no hold %(id)s.") % {"id": pk}, _("Choose one of the page NPU holds."), code="no_hold"
+        )
     return hold
 
 

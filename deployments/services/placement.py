@@ -204,7 +204,7 @@ def _npus(
     made, seen = [], set()
     for index, one in enumerate(shown):
         bus_id, chip = one.get("bus_id"), one.get("chip")
-        name = "" if not bus_id else f"{bus_id.upper()}/{chip or 0}" if buses[bus_id] > 1 else bus_id.upper()
+        name = "" if not bus_id else f"{bus_id}/{chip or 0}" if buses[bus_id] > 1 else bus_id
         seen.add((one.get("npu"), chip or 0))
         there = running.get((one.get("npu"), chip)) if running else None
         cordon = cordons.get(bus_id.upper()) if cordons and bus_id else None
@@ -218,7 +218,7 @@ def _npus(
             )
         )  # fmt: skip
     lost = [row for row in rows if (row[0], row[1]) not in seen]
-    return (*made, *(placing.Npu((bus_id or "").upper(), chip, shown=False) for _n, _c, bus_id, chip in lost))
+    return (*made, *(placing.Npu(bus_id or "", chip, shown=False) for _n, _c, bus_id, chip in lost))
 
 
 def _process(process: Mapping[str, Any]) -> placing.Process:

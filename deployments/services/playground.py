@@ -229,6 +229,12 @@ def _too_much() -> ConsoleError:
 
 def _refused(error: engine_stream.Refused) -> ConsoleError:
     words = _own_words(error.words)
+    if error.status in (401, 403):
+        return Conflict(
+            _("The engine does not take the key of its deployment (HTTP %(status)s).") % {"status": error.status},
+            _("Restart the replica: it was started with another key."),
+            code="wrong_key",
+        )
     return Invalid(
         _("The engine refuses it (HTTP %(status)s): %(words)s") % {"status": error.status, "words": words},
         _("Change what it names, such as max_tokens or the length of the conversation, and send again."),
@@ -240,6 +246,8 @@ def _own_words(text: str) -> str:
     try:
         found = json.loads(text)
         error = found.get("error", found)
+        if isinstance(error, str):
+            return " ".join(error[:300].split()) or "—"
         return " ".join(str(error.get("message", ""))[:300].split()) or "—"
     except (ValueError, AttributeError):
         return " ".join(text[:300].split()) or "—"

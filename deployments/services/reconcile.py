@@ -14,14 +14,13 @@ from datetime import timedelta
 
 import redis
 from django.db import transaction
-from django.db.models import Count, Exists, F, OuterRef, Q
 from django.utils import timezone
 
-from console import audit, doubt, live, streams
+from console import alerts, audit, doubt, live, streams
 from console.errors import ConsoleError
 from console.models import User
 from console.redis import client
-from deployments.models import GONE, SERVING, Deployment, JobState, PortLease, Replica, ReplicaState, Reservation
+from deployments.models import GONE, SERVING, Deployment, JobState, Replica, ReplicaState
 from deployments.row_locks import hold_servers, lock_deployment, lock_replica
 from deployments.services import (
     deployment_json,
@@ -37,7 +36,8 @@ from deployments.services import (
     serving_hooks,
 )
 from deployments.services.picture import Picture
-from deployments.services.reconcile_asking import ask, enqueue
+from deployments.services.reconcile_asking import ask
+from deployments.services.reconcile_sweep import look_at_all, sweep, unsettled
 from deployments.services.rollout import Action
 
 __all__ = ["ask", "look", "look_at_all", "run", "sweep", "unsettled"]
@@ -45,6 +45,7 @@ __all__ = ["ask", "look", "look_at_all", "run", "sweep", "unsettled"]
 log = logging.getLogger(__name__)
 MOST_ACTIONS = 200
 LATER_S = 30
+JUST_S = 30  # a server is read every few seconds, and a slow one more rarely
 
 
 class CannotNow(Exception):
@@ -300,18 +301,43 @@ def _say(pk: int, refused: list[str] | None) -> None:
         seen = _picture(pk)
         if seen is None:
             return
-        reason = refused or reconcile_reasons.why(seen)
+        busy = bool(seen.draining) or rollout.is_moving(seen.deployment) or _has_just_stopped(seen.deployment)
+        reason = (None if busy else refused) or reconcile_reasons.why(seen)
         changed = reason != seen.deployment.reason
         if changed:
             Deployment.objects.filter(pk=pk).update(reason=reason)
-    busy = bool(seen.draining) or rollout.is_moving(seen.deployment)
+        _alert(seen, changed)
     with contextlib.suppress(redis.RedisError):
-        if refused or (reason and not busy):
+        if (refused or reason) and not busy:
             client().set(streams.reconcile_later(pk), 1, ex=LATER_S)
         else:
             client().delete(streams.reconcile_later(pk))
     if changed:
         tell(pk)
+
+
+def _has_just_stopped(deployment: Deployment) -> bool:
+    """Readings of its NPUs are from before it gave them back: that they are taken is no reason yet."""
+    lately = timezone.now() - timedelta(seconds=JUST_S)
+    return deployment.replica_set.filter(state=ReplicaState.STOPPED, ended_at__gte=lately).exists()
+
+
+def _alert(seen: Picture, changed: bool) -> None:
+    """A replica that failed and is not started again by itself is somebody's work; what is under way is not."""
+    deployment, about = seen.deployment, f"deployment:{seen.deployment.pk}"
+    if not seen.failed or rollout.is_moving(deployment):
+        alerts.resolve("replica-failed", about)
+        return
+    if not changed:
+        return
+    row = seen.failed[-1]
+    zh, en = row.reason or ["原因未知", "the reason is not known"]
+    what = (
+        f"部署 {deployment.name} 的副本 {row.n}（{row.server.name}）失败：{zh}",
+        f"Replica {row.n} of {deployment.name} on {row.server.name} failed: {en}",
+    )
+    do = ("打开部署页面查看副本日志，改好后再启动", "Open its page and the replica's log, mend it, then start it again")
+    alerts.fire("replica-failed", about, what=what, do=do, link=f"/deployments/{deployment.name}/")
 
 
 def tell(pk: int) -> None:
@@ -337,47 +363,3 @@ def _tell_gateways(pk: int) -> None:
     serving_hooks.changed(deployment)
     with contextlib.suppress(redis.RedisError):
         client().hset(streams.RECONCILE_TOLD, str(pk), digest)
-
-
-# ---------- who is to be looked at ----------
-
-
-def unsettled() -> list[int]:
-    """Ids of deployments that may have something to do. A fixed number of queries, and no lock."""
-    steady = Q(replica_set__state__in=SERVING, replica_set__revision=F("revision"))
-    counted = Deployment.objects.filter(paused=False).annotate(
-        steady=Count("replica_set", filter=steady),
-        there=Count("replica_set", filter=~Q(replica_set__state__in=GONE)),
-    )
-    wanted = Q(stopped=True) | ~Q(deleted_at=None)
-    odd = ~Q(rollout=None) | ~Q(steady=F("there")) | (wanted & ~Q(there=0)) | (~wanted & ~Q(there=F("replicas")))
-    found = set(counted.filter(odd).order_by().values_list("pk", flat=True))
-    gone = Replica.objects.filter(state__in=GONE).filter(
-        Exists(Reservation.objects.filter(replica=OuterRef("pk")))
-        | Exists(PortLease.objects.filter(replica=OuterRef("pk")))
-    )
-    found |= set(gone.order_by().values_list("deployment_id", flat=True))
-    silent = Replica.objects.there().filter(server__last_seen_at__lt=timezone.now() - picture.LOST_AFTER)
-    found |= set(silent.filter(deployment__replace_lost=True).order_by().values_list("deployment_id", flat=True))
-    scheduled = Deployment.objects.present().filter(paused=False).exclude(schedule=[])
-    now = timezone.now()
-    found |= {row.pk for row in scheduled.only("schedule", "schedule_at") if schedules.due(row, now)}
-    return sorted(found)
-
-
-def sweep() -> int:
-    """Have those looked at that are not settled; how many were asked for. Ingest calls it every few seconds."""
-    ids = unsettled()
-    if not ids:
-        return 0
-    try:
-        left_alone = client().mget([streams.reconcile_later(pk) for pk in ids])
-    except redis.RedisError:
-        return 0
-    return sum(enqueue(pk) for pk, later in zip(ids, left_alone, strict=True) if not later)
-
-
-def look_at_all() -> int:
-    """What cron does: whoever was not asked for is looked at all the same."""
-    ids = Deployment.objects.filter(Q(deleted_at=None) | Q(pk__in=unsettled())).order_by("pk")
-    return sum(enqueue(pk) for pk in ids.values_list("pk", flat=True))

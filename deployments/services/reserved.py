@@ -53,12 +53,12 @@ def present(npus: Iterable[Npu]) -> list[Npu]:
 
 
 def name_of(npu: Npu, npus: Iterable[Npu]) -> str:
-    """Its bus id, with `/chip` where another of `npus` has the same; '' where it has none."""
+    """Its bus id as printed, for so agents and locks know it, with `/chip` where another of `npus` has the same; ''
+    where it has none."""
     if not npu.bus_id:
         return ""
-    bus_id = npu.bus_id.upper()
-    shared = sum((one.bus_id or "").upper() == bus_id for one in npus) > 1
-    return f"{bus_id}/{npu.chip_id}" if shared else bus_id
+    shared = sum(one.bus_id == npu.bus_id for one in npus) > 1
+    return f"{npu.bus_id}/{npu.chip_id}" if shared else npu.bus_id
 
 
 def names_on(server: Server) -> list[str]:
@@ -142,7 +142,7 @@ def taken(server: Server, npu: str, holder: Held) -> Conflict:
     return Conflict(
         _("NPU %(npu)s of %(server)s is kept for %(holder)s.")
         % {"npu": npu, "server": server.name, "holder": pick(holder.words())},
-        _("Choose other NPUs, wait until the hold ends, or end it on the page Holds.")
+        _("Choose other NPUs, wait until the hold ends, or end it on the page NPU holds.")
         if holder.kind == "hold"
         else _("Choose other NPUs, or stop that replica first."),
         code="npu_reserved",

@@ -51,9 +51,9 @@ def gate(artifact: Artifact, unproved: str) -> None:
     state = model_gate.state(artifact)
     if state not in ("failed", "not_evaluated") or unproved.strip():
         return
-    said = _("was evaluated and failed") if state == "failed" else _("was never evaluated")
+    failed = _("The model “%(name)s” failed its evaluation.") % {"name": artifact.name}
     raise Conflict(
-        _("The model “%(name)s” %(said)s.") % {"name": artifact.name, "said": said},
+        failed if state == "failed" else _("The model “%(name)s” was never evaluated.") % {"name": artifact.name},
         _("Evaluate it first, or give a reason for serving it all the same."),
         code="model_not_proved",
     )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from django.db import transaction
 from django.utils.translation import gettext as _
 
+from console import untrusted
 from console.errors import Conflict, ConsoleError, Invalid, NotFound
 from console.language import pick
 from console.models import User
@@ -20,7 +21,7 @@ from deployments.agent import signing
 from deployments.models import Attempt, Job, JobState, Replica, Server
 from deployments.models.deployment import GONE
 from deployments.models.job import ENDED
-from deployments.services import filling, jobs, stacks
+from deployments.services import filling, jobs, reserved, stacks, told
 from deployments.serving import nodes as serving_nodes
 from deployments.serving import settings as serving_settings
 from deployments.serving.fields import Settings
@@ -31,6 +32,7 @@ SERVE, STOP, RESTART = "serve", "stop", "restart"
 STARTS = (SERVE, RESTART)
 ABORTED = (JobState.FAILED, JobState.CANCELLED)
 ASKED_OLD = "old"
+MOST_CUT = 1_000_000
 
 Ended = Callable[[Job, Attempt], None]
 ENDED_HOOKS: list[Ended] = []
@@ -63,8 +65,12 @@ def restart(replica: Replica, *, by: User) -> Job:
 
 def stop(replica: Replica, *, by: User, now: bool = False) -> Job:
     """Queue the job that stops it; without `now` it first waits until no request is under way, for as long as the
-    deployment lets them. Raises ConsoleError."""
-    return _queue(replica, STOP, {"now": now}, by=by)
+    deployment lets them. A start that is under way is cancelled, and the stop comes behind it. Raises ConsoleError."""
+    with transaction.atomic():
+        begun = of(replica).filter(kind__in=STARTS, cancel_requested_at=None).exclude(state__in=ENDED)
+        for job in begun.order_by("pk"):
+            jobs.cancel_job(job, by=by)
+        return _queue(replica, STOP, {"now": now}, by=by)
 
 
 def _queue(replica: Replica, kind: str, params: dict[str, Any], *, by: User) -> Job:
@@ -237,7 +243,7 @@ def fill_stop(server: Server, params: dict[str, Any]) -> dict[str, Any]:
     return {
         "deployment": replica.deployment.name,
         "npus": part.npus,
-        "held": [name for name in part.npus if name.partition("/")[0].upper() not in server.cordons],
+        "held": _may_hold(server, replica, part.npus),
         "device": str(replica.revision.settings.get("device", "npu")),
         "address": part.address or replica.address,
         "port": replica.port,
@@ -245,6 +251,14 @@ def fill_stop(server: Server, params: dict[str, Any]) -> dict[str, Any]:
         "family": server.family[:40],
         "drain_s": replica.deployment.drain_s,
     }
+
+
+def _may_hold(server: Server, replica: Replica, names: list[str]) -> list[str]:
+    """Those that are neither cordoned nor, since this replica is gone, promised to somebody else: its end must wait
+    for none of them."""
+    kept, mine = reserved.of(server), f"engine:{replica.pk}"
+    free = [name for name in names if name.partition("/")[0].upper() not in server.cordons]
+    return [name for name in free if reserved.in_the_way(kept, [mine, f"{reserved.NPU_LOCK}{name}"]) is None]
 
 
 def ran_by(replica: Replica, server: Server) -> str:
@@ -283,6 +297,14 @@ def ended(job: Job, attempt: Attempt) -> None:
         _tie(job)
     for act in ENDED_HOOKS:
         act(job, attempt)
+
+
+@told.handles("engine_stopped")
+def stopped_told(attempt: Attempt, data: dict[str, Any]) -> None:
+    """How many requests the end of an engine has cut off, of all its nodes the one that answers."""
+    job, cut = attempt.job, untrusted.whole(data.get("cut"), MOST_CUT)
+    if job.kind in (STOP, RESTART) and cut is not None:
+        Replica.objects.filter(pk=job.params.get("replica") or 0, server=job.server_id).update(cut=cut)
 
 
 def _tie(job: Job) -> None:

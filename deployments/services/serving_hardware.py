@@ -23,12 +23,12 @@ class Hardware:
 
 
 def of_fleet(*, simulated: bool, names: Sequence[str] = ()) -> list[Hardware]:
-    """Of all present servers or those of `names`, most NPUs first. Two queries."""
+    """Of all present servers or those of `names`, most NPUs first. Facts are read of one of each kind."""
     servers = Server.objects.present().filter(simulated=simulated)
     if names:
         servers = servers.filter(name__in=names)
     alike: dict[tuple[str, float, int], list[Server]] = {}
-    for server in servers.prefetch_related("npus"):
+    for server in servers.defer("facts").prefetch_related("npus"):
         if key := _kind(server):
             alike.setdefault(key, []).append(server)
     made = [_hardware(key, rows) for key, rows in alike.items()]

@@ -149,15 +149,22 @@ def _restarts(job: Job) -> bool:
 
 def new(server: Server, kind: str, locks: Sequence[str]) -> Wait | None:
     """What a job that is queued now would have to wait for."""
-    return look(server, kind, locks, on_servers([server.pk]).get(server.pk, []))
+    return look(server, kind, locks, on_servers([server.pk]).get(server.pk, []), kept=_kept(server, locks))
+
+
+def _kept(server: Server, locks: Sequence[str]) -> Mapping[str, Held]:
+    return reserved.of(server) if reserved.names_npu(locks) else {}
 
 
 def must_wait(server: Server, kind: str, locks: Sequence[str], wait: bool, *, apart_from: Job | None = None) -> bool:
     """Whether a new job would have to wait. Raises Conflict where it would, and nobody wants it to."""
     others = on_servers([server.pk]).get(server.pk, [])
-    found = look(server, kind, locks, [job for job in others if apart_from is None or job.pk != apart_from.pk])
+    others = [job for job in others if apart_from is None or job.pk != apart_from.pk]
+    found = look(server, kind, locks, others, kept=_kept(server, locks))
     if found is None or wait:
         return found is not None
+    if found.keeper:
+        raise reserved.taken(server, found.lock[len(NPU_LOCK) :], found.keeper)
     raise _refusal(server.name, found)
 
 

@@ -3,6 +3,7 @@ them, the exact command. Page and REST ask here; nothing is changed but by `star
 
 import dataclasses
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -179,6 +180,15 @@ def version_of(stack: str) -> str:
 
 
 # ---------- the command ----------
+
+
+def lines(argv: Sequence[str]) -> str:
+    """The command as one may paste it into a shell, a flag on each line."""
+    text = ""
+    for word in argv:
+        flag = word.startswith("--")
+        text += (" \\\n  " if flag else " " if text else "") + shlex.quote(word)
+    return text
 
 
 def example(read: Settings, path: str, address: str = "127.0.0.1") -> dict[str, Any]:

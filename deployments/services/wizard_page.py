@@ -7,7 +7,7 @@ from deployments.models import Artifact, Deployment
 from deployments.services import revisions, settings_form, stacks, wizard
 from deployments.services.settings_form import Typed
 from deployments.services.wizard import Card, Trial
-from deployments.serving import guide_words, limits, planner, settings, unit
+from deployments.serving import guide_words, limits, planner, settings, sizing, unit
 from deployments.serving.guide_words import Heard
 from deployments.steps import Text
 
@@ -114,7 +114,8 @@ def _made(data: dict[str, Any], path: str) -> dict[str, Any]:
     made = wizard.example(read, path)
     with_unit = read.route in ("auto", "systemd")
     return {
-        "command": made["argv"], "env": made["env"], "npus": settings.npus(read), "read": read, "path": path,
+        "command": made["argv"], "text": wizard.lines(made["argv"]), "env": made["env"],
+        "npus": settings.npus(read), "read": read, "path": path,
         "unit": unit.text(UNIT, path, prefix=PREFIX, account=ACCOUNT) if with_unit else "",
     }  # fmt: skip
 
@@ -133,10 +134,19 @@ def _shown(card: Card, trial: Trial) -> dict[str, Any]:
         "card": card,
         "goals": [planner.GOALS[goal] for goal in plan.goals] if plan else [],
         "plan": plan,
+        "tokens": _tokens(card, trial),
         "way": limits.words(plan.engine) if plan else "CPU",
         "rects": rects(plan) if plan else [],
         "chosen": _same(said, card.settings),
     }
+
+
+def _tokens(card: Card, trial: Trial) -> int | None:
+    """What the cache of the plan without NPU holds."""
+    if card.plan or trial.spec is None:
+        return None
+    read = settings.read(card.settings)
+    return sizing.tokens_on_cpu(trial.spec, read.kv_cache_gib, read.dtype)
 
 
 def _same(said: dict[str, Any], meant: dict[str, Any]) -> bool:

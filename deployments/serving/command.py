@@ -9,6 +9,7 @@ from typing import Any
 from deployments.serving.fields import Settings
 
 MODULE = "vllm.entrypoints.openai.api_server"
+HEADLESS = "vllm.entrypoints.cli.main"  # the module above starts an API server whatever --headless says
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 READY_S = 600  # vLLM's own limit; larger models take longer
 DP_PORT, RAY_PORT, MASTER_PORT = 13389, 6379, 29501
@@ -53,7 +54,10 @@ def argv(settings: Settings, place: Place) -> list[str]:
         address = place.node_addresses[place.node_rank]
         port = place.ports.get("ray", RAY_PORT)
         return ["ray", "start", f"--address={place.head}:{port}", f"--node-ip-address={address}", "--block"]
-    words = ["python", "-m", MODULE, "--model", place.model, "--served-model-name", name(settings, place.model)]
+    words = ["python", "-m", HEADLESS, "serve", place.model]
+    if place.node_rank == 0:
+        words = ["python", "-m", MODULE, "--model", place.model]
+    words += ["--served-model-name", name(settings, place.model)]
     if place.node_rank == 0:
         # So that gateways can count the tokens of a stream whose client did not ask for them.
         words += ["--host", place.address, "--port", str(place.port), "--enable-force-include-usage"]

@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from deployments.steps import BadParams, Text, read_params
 __all__ = ["Change", "Settings", "as_json", "default", "diff", "label", "npus", "problems", "read"]
 
 CPU = {"max_num_seqs": 16}  # other defaults on a machine without NPUs
-MOST_WORDS, MOST_WORD = 200, 4096
+MOST_WORDS, MOST_WORD, MOST_TABLE = 200, 4096, 64 * 1024
 FIELDS = {field.name: field for field in dataclasses.fields(Settings)}
 
 
@@ -60,9 +61,20 @@ def _lists(name: str, value: Any) -> list[Text]:
     if isinstance(value, dict):
         if len(value) > MOST_WORDS or not all(isinstance(key, str) and 0 < len(key) <= 128 for key in value):
             return [Text("名称太多或太长", "has too many names, or too long ones")]
+        if not _can_be_kept(value):
+            return [Text("太长，或含有无法保存的值", "is too long, or holds what cannot be kept")]
         if name == "env" and not all(isinstance(one, str) and _plain(one) for one in value.values()):
             return [Text("变量的值须为一行文字", "holds texts of one line only")]
     return []
+
+
+def _can_be_kept(value: dict[str, Any]) -> bool:
+    """Neither a null character, nor a number that is none, nor more than anybody means."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return len(text) <= MOST_TABLE and "\\u0000" not in text
 
 
 def _plain(value: str) -> bool:

@@ -5,7 +5,6 @@ from typing import Any
 from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from console.templatetags.frame import figure, icon
@@ -67,9 +66,3 @@ def rate(value: Any) -> str:
     if not isinstance(value, int | float):
         return "—"
     return figure(value, 1 if 0 < value < 10 else 0)
-
-
-@register.filter
-def times(n: int | None) -> str:
-    """How often something happened."""
-    return "—" if n is None else gettext("%(n)s times") % {"n": n} if n != 1 else gettext("once")

@@ -128,7 +128,14 @@ def _ask(
     request: HttpRequest, page: Page, what: str, hit: Hit | None, refusal: ConsoleError | None,
     more: dict[str, Any] | None = None,
 ) -> HttpResponse:  # fmt: skip
-    context = {"deployment": page.deployment, "page": page, "what": what, "hit": hit, "refusal": refusal, **(more or {})}
+    context = {
+        "deployment": page.deployment,
+        "page": page,
+        "what": what,
+        "hit": hit,
+        "refusal": refusal,
+        **(more or {}),
+    }
     status = refusal.status if refusal and request.method == "POST" else 200
     return render(request, "deployments/deployment_ask.html", context, status=status)
 

@@ -9,7 +9,13 @@ from console.middleware import wants_json
 from console.templatetags.frame import texts_for_scripts
 from deployments import page_texts
 from deployments.models import Deployment
-from deployments.services import deployment_list, deployment_page, deployment_schedule, deployment_words
+from deployments.services import (
+    deployment_list,
+    deployment_page,
+    deployment_schedule,
+    deployment_ways,
+    deployment_words,
+)
 from deployments.views.lookup import find_deployment, is_part, user_of
 from deployments.views.model_pages import live
 
@@ -25,7 +31,7 @@ def deployment_list_page(request: HttpRequest) -> HttpResponse:
         "older": filters.address(page=page.older) if page.older else "",
         "none_at_all": page.total == 0 and not filters.any,
         "wizard": deployment_page.address("deployments:deployment-new"),
-        "sample": deployment_page.sample_model(),
+        "sample": deployment_ways.sample_model(),
         "externals": deployment_list.external_count(),
         "externals_page": deployment_page.address("deployments:engine-list"),
     }
@@ -51,9 +57,9 @@ def shown(request: HttpRequest, deployment: Deployment) -> dict[str, Any]:
         "page": page,
         "said": deployment_words.of(page),
         "rollout": deployment_words.Rollout.of(page),
-        "actions": deployment_page.actions(page) if user_of(request).may("operator") else [],
-        "ways_on": deployment_page.ways_on(deployment),
-        "calls": deployment_page.calls(page),
+        "actions": deployment_ways.actions(page) if user_of(request).may("operator") else [],
+        "ways_on": deployment_ways.ways_on(deployment),
+        "calls": deployment_ways.calls(page),
         "abort": deployment_page.address("deployments:deployment-abort", deployment.name),
         "schedule": deployment_schedule.rows(deployment.schedule),
         "next_change": deployment_schedule.next_change(deployment),

@@ -1,6 +1,7 @@
 """Pages of holds: the list, a new one, and one to change or end."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -46,8 +47,7 @@ def hold_new(request: HttpRequest) -> HttpResponse:
         "server": server,
         "servers": Server.objects.present().filter(npus__isnull=False).distinct().order_by("name")
         .values_list("name", flat=True)[:MOST_CHOICES],
-        "npus": _choices(server) if server else [],
-        "chosen": {one.upper() for one in sent.getlist("npu")},
+        "npus": _choices(server, {one.upper() for one in sent.getlist("npu")}) if server else [],
         "given": {**given, "until": given["until"] or local_text(timezone.now() + timedelta(days=7))},
         "refusal": refusal,
     }  # fmt: skip
@@ -96,15 +96,14 @@ def local_text(at: datetime) -> str:
     return timezone.localtime(at).strftime("%Y-%m-%dT%H:%M")
 
 
-def _choices(server: Server) -> list[dict[str, str]]:
-    """The NPUs of a server with what is in the way of each, '' where nothing is."""
+def _choices(server: Server, chosen: set[str]) -> list[dict[str, Any]]:
+    """The NPUs of a server with what is in the way of each, '' where nothing is, and whether it is chosen."""
     there: list[Npu] = reserved.present(server.npus.order_by("device_index"))
     held = reserved.of(server)
     made = []
     for npu in there:
         name = reserved.name_of(npu, there)
         holder = held.get(name)
-        made.append({
-            "name": name, "title": f"NPU {npu.device_index}", "held": pick(holder.words()) if holder else "",
-        })  # fmt: skip
+        words = pick(holder.words()) if holder else ""
+        made.append({"name": name, "title": f"NPU {npu.device_index}", "held": words, "chosen": name.upper() in chosen})
     return [one for one in made if one["name"]]

@@ -11,6 +11,7 @@ from console.middleware import wants_json
 from deployments import kinds
 from deployments.models import Artifact, Server, Via
 from deployments.services import (
+    deployment_list,
     lineage_drawing,
     model_catalogue,
     model_changes,
@@ -86,6 +87,7 @@ def shown(request: HttpRequest, artifact: Artifact) -> dict[str, Any]:
         "known": model_page.known_row(artifact),
         "jobs": model_page.jobs_of(artifact, there),
         "actions": model_page.actions(artifact, present) if user_of(request).may("operator") else [],
+        "deployments": deployment_list.of_model(artifact),
         "drawing": lineage_drawing.draw(root),
         "lineage": [(node, parent, depth) for node, parent, depth in model_lineage.walk(root)],
         "lineage_left": left,

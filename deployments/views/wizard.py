@@ -4,6 +4,7 @@ What was typed stands in the address: each button but the last leads to one that
 brings it back, and a script may ask for what it would do.
 """
 
+import re
 from typing import Any
 from urllib.parse import urlencode
 
@@ -67,7 +68,7 @@ def _cards(artifact: Artifact, given: QueryDict) -> list[Card]:
     spec = wizard.spec_of(artifact)
     if spec is None:
         return []
-    hardware = serving_hardware.of_fleet(simulated=artifact.simulated, names=given.getlist("servers")[:MOST_SERVERS])
+    hardware = serving_hardware.of_fleet(simulated=artifact.simulated, names=_servers(given))
     return wizard.cards(spec, hardware, _wish(given), cpu=True)
 
 
@@ -86,19 +87,24 @@ def _context(artifact: Artifact, given: QueryDict, typed: Typed) -> dict[str, An
     data = dict(typed.data)
     fresh = not data and "full" not in given
     name = given.get("name", "").strip() or wizard.proposed_name(artifact)
-    if fresh and made:
-        data = {"served_model_name": name, **made[0].settings}
+    if fresh:
+        data = {"served_model_name": name, **(made[0].settings if made else {})}
     first = given.get("first", "one") != "all"
     trial = Trial(
         artifact, wizard.spec_of(artifact), data,
         1 if first else max(1, _whole(given.get("replicas"), 1, MOST_REPLICAS)),
-        tuple(given.getlist("servers")[:MOST_SERVERS]), _spread(given),
+        _servers(given), _spread(given),
     )  # fmt: skip
     context = wizard_page.context(trial, typed, made, told=given.get("told", ""))
     return {
         **context, "name": name, "first": first, "given": given, "spreads": SPREADS, "guide": given.get("guide", ""),
         "asks_reason": wizard.gate_asks(artifact),
     }  # fmt: skip
+
+
+def _servers(given: QueryDict) -> tuple[str, ...]:
+    """Names that may be some; others are left out as if they were not ticked."""
+    return tuple(name for name in given.getlist("servers")[:MOST_SERVERS] if re.fullmatch(r"[\w.-]{1,63}", name))
 
 
 def _spread(given: QueryDict) -> str:
@@ -117,6 +123,6 @@ def _start(request: HttpRequest, context: dict[str, Any]) -> Any:
         context["trial"],
         context["name"],
         by=user_of(request),
-        note=given.get("note", ""),
+        note=given.get("note", "").strip(),
         reason=given.get("reason", ""),
     )

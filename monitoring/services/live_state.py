@@ -119,13 +119,9 @@ def _over(read: str, cordoned: bool, held: Mapping[str, Any] | None) -> str:
 
 def names(npus: Iterable[Mapping[str, Any]]) -> list[str]:
     """What reservations call each: its bus id, with the chip where several have the same; '' where it has none."""
-    rows = list(npus)
-    shared = Counter(npu.get("bus_id") for npu in rows)
-    return [
-        "" if not (bus_id := npu.get("bus_id")) else f"{bus_id.upper()}/{npu.get('chip') or 0}"
-        if shared[bus_id] > 1 else bus_id.upper()
-        for npu in rows
-    ]  # fmt: skip
+    rows = [(npu.get("bus_id") or "", npu.get("chip") or 0) for npu in npus]
+    shared = Counter(bus_id for bus_id, _chip in rows)
+    return [f"{bus_id}/{chip}" if bus_id and shared[bus_id] > 1 else bus_id for bus_id, chip in rows]
 
 
 def held_now(servers: Iterable[int] | None = None) -> Promises:

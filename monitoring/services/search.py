@@ -51,7 +51,7 @@ def _pages(word: str) -> list[dict[str, str]]:
         "alert": gettext("Alerts"), "queue": gettext("Queues"), "stack": gettext("Stacks"), "link": gettext("Agents"),
         "report": gettext("Campaigns"), "model": gettext("Models"), "columns": gettext("Model catalogue"),
         "deployment": gettext("Deployments"), "settings": gettext("Plan for serving"),
-        "lock": gettext("Holds"), "more": gettext("Engines of others"),
+        "lock": gettext("NPU holds"), "more": gettext("Engines of others"),
         "right": gettext("Gateways"), "download": gettext("Keys of gateways"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]

@@ -2,14 +2,19 @@
 // there is something to draw; without it the table says the same.
 
 let loading;
+// Plotly brings styles of its maps, which we do not draw and the pages' policy refuses: it leaves them out where an
+// element of this id is there. A test holds the id against the package.
+const MAP_STYLES = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53";
 
 function plotly(address) {
   loading ??= new Promise((done, fail) => {
+    const instead = document.createElement("meta");
+    instead.id = MAP_STYLES;
     const script = document.createElement("script");
     script.src = address;
     script.onload = () => done(window.Plotly);
     script.onerror = fail;
-    document.head.append(script);
+    document.head.append(instead, script);
   });
   return loading;
 }
@@ -33,7 +38,8 @@ function traces({ runs, words }) {
   return made;
 }
 
-function layout({ words, targets }) {
+function layout({ runs, words, targets }) {
+  const degrees = [...new Set(runs.flatMap((run) => run.points.map((one) => one.concurrency)))];
   const ink = role("--ink-2"), line = role("--line");
   const axis = { gridcolor: line, linecolor: line, zerolinecolor: line, tickfont: { color: ink }, automargin: true };
   const title = (text) => ({ text, font: { color: ink, size: 12 } });
@@ -47,9 +53,9 @@ function layout({ words, targets }) {
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: ink }, shapes, hovermode: "x unified",
     hoverlabel: { bgcolor: role("--surface"), font: { color: role("--ink") } },
     legend: { orientation: "h", y: 1.08, font: { color: ink } },
-    xaxis: { ...axis, title: title(words.concurrency), type: "log", dtick: "D2", anchor: "y2" },
+    xaxis: { ...axis, title: title(words.concurrency), type: "log", tickvals: degrees, anchor: "y2" },
     yaxis: { ...axis, title: title(words.rate), domain: [0.56, 1], rangemode: "tozero" },
-    yaxis2: { ...axis, title: title(words.time), domain: [0, 0.46], type: "log" },
+    yaxis2: { ...axis, title: title(words.time), domain: [0, 0.46], type: "log", dtick: 1 },
   };
 }
 

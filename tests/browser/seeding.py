@@ -11,11 +11,11 @@ import time
 import zlib
 from datetime import timedelta
 
-from tests.browser import seeding_gateways, seeding_models
+from tests.browser import seeded_benchmarks, seeding_gateways, seeding_holds, seeding_models
 from tests.browser.seeded_artifacts import model_told, models, no_models
 from tests.browser.seeded_deployments import deployment_moved, deployments, no_deployments
 from tests.browser.seeded_evaluations import evaluated
-from tests.browser.seeding_quantize import quantizable
+from tests.browser.seeding_quantize import quantizable, servable
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
 
@@ -368,11 +368,14 @@ ALL = (
     bus_ids, user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many,
     remove, evaluated,
     batch, newest_attempts, joining, join_step, join_many, looked, ended, campaign, tells, held_back,
-    reset, told, models, model_told, no_models, quantizable, deployments, no_deployments, deployment_moved,
+    reset, told, models, model_told, no_models, quantizable, servable, deployments, no_deployments, deployment_moved,
+    seeded_benchmarks.serving, seeded_benchmarks.measured, seeded_benchmarks.failed_replica,
 )  # fmt: skip
-CALLS = {
-    one.__name__: one for one in (*ALL, seeding_models.model_looked, seeding_models.uploads, *seeding_gateways.ALL)
-}
+ELSEWHERE = (
+    seeding_models.model_looked, seeding_models.uploads, *seeding_gateways.ALL, seeding_holds.held,
+    seeding_holds.none_held,
+)  # fmt: skip
+CALLS = {one.__name__: one for one in (*ALL, *ELSEWHERE)}
 
 
 def main():

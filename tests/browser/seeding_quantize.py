@@ -24,3 +24,16 @@ def quantizable(server="kp-quant"):
     path = "/data/models/Qwen2.5-7B-Instruct"
     ArtifactPlace.objects.update_or_create(artifact=made, server=row, path=path)
     return made.pk
+
+
+def servable(server="kp-wizard"):
+    """The same with all figures that a plan needs, on named chips."""
+    from deployments.models import Artifact, Npu, Server
+
+    pk = quantizable(server)
+    Npu.objects.filter(server=Server.objects.get(name=server)).update(name="910B3")
+    more = {"heads": 28, "kv_heads": 4, "head_dim": 128, "max_position": 32_768, "quant_type": ""}
+    row = Artifact.objects.get(pk=pk)
+    row.summary = {**row.summary, **more}
+    row.save()
+    return pk

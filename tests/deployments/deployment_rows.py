@@ -11,15 +11,15 @@ FINDING = {
     "id": "kv_too_small", "line": 3, "text": "ValueError: No available memory for the cache blocks.",
     "cause": ["KV 缓存放不下最长上下文。", "The KV cache does not hold the longest context."],
     "remedies": [
-        {"text": ["把上下文改为 16,384。", "Set the context to 16,384."], "change": {"max_model_len": 16384}, "job": None,
-         "way": ""},
+        {"text": ["上下文改为 16,384。", "Set the context to 16,384."], "job": None, "way": "",
+         "change": {"max_model_len": 16384}},
         {"text": ["换更大的 NPU。", "Use larger NPUs."], "change": None, "job": None, "way": "by hand"},
     ],
     "numbers": {},
 }  # fmt: skip
 METRICS = {
-    "running": 11, "waiting": 1, "kv_pct": 62.0, "prompt_tokens_s": 2210.0, "generation_tokens_s": 1742.0, "ttft_ms": 212.0,
-    "tpot_ms": 14.2, "requests_total": 4100,
+    "running": 11, "waiting": 1, "kv_pct": 62.0, "prompt_tokens_s": 2210.0, "generation_tokens_s": 1742.0,
+    "ttft_ms": 212.0, "tpot_ms": 14.2, "requests_total": 4100,
 }  # fmt: skip
 
 
@@ -82,7 +82,12 @@ def told(of, ago_s=0, **metrics):
     from console import streams
     from console.redis import client
 
-    said = {"seen": time.time() - ago_s, "state": of.state, "at": time.time() - ago_s, "metrics": {**METRICS, **metrics}}
+    said = {
+        "seen": time.time() - ago_s,
+        "state": of.state,
+        "at": time.time() - ago_s,
+        "metrics": {**METRICS, **metrics},
+    }
     client().hset(streams.REPLICAS_NOW, str(of.pk), json.dumps(said))
 
 
@@ -113,11 +118,15 @@ def whole():
     """Every kind of deployment once, on three servers: for looking at pages. Names by what they show."""
     one, two, three = (server(f"kp-0{n}", rack="A1") for n in (1, 2, 3))
     model = artifact("Qwen3-32B", summary={"dtype": "BF16"}, bytes=65_500_000_000)
-    big = deployment("qwen3-32b", model, revisions=3, replicas=5, title="Contract desk", labels={"team": "legal", "prod": ""},
+    big = deployment("qwen3-32b", model, revisions=3, replicas=5, title="Contract desk",
+                     labels={"team": "legal", "prod": ""},
                      notes="Kept for the contract desk.\nAsk before a restart.",
                      schedule=[{"at": "08:00", "days": [0, 1, 2, 3, 4], "replicas": 5},
                                {"at": "20:00", "days": [0, 1, 2, 3, 4, 5, 6], "replicas": 2}])  # fmt: skip
-    why = [["同一 HCCS 组内有 4 个空闲 NPU", "4 free NPUs in one HCCS group"], ["权重已在本机磁盘", "Weights are on its disk: no copy"]]
+    why = [
+        ["同一 HCCS 组内有 4 个空闲 NPU", "4 free NPUs in one HCCS group"],
+        ["权重已在本机磁盘", "Weights are on its disk: no copy"],
+    ]
     facts = {"facts": {"version": "0.23.0", "kv_tokens": 637312, "max_concurrency": 4.9, "available_kv_gib": 38.9}}
     old = big.revisions.get(n=2)
     for n, (on, npus) in enumerate([(one, (0, 1, 2, 3)), (one, (4, 5, 6, 7)), (two, (0, 1, 2, 3))], 1):
@@ -127,16 +136,17 @@ def whole():
     coming = replica(big, 5, three, "loading", (4, 5, 6, 7), why=why,
                      progress={"what": ["加载权重", "loading weights"], "done": 12, "of": 37})  # fmt: skip
     big.rollout = {"why": "revision", "phase": "rest", "to": 3, "from": 2, "how": "in_place", "of": 5, "by": "olga",
-                   "since": _later(-600).isoformat(), "paused": False, "reason": None, "now": None, "left": []}  # fmt: skip
+                   "since": _later(-600).isoformat(), "paused": False, "reason": None, "now": None,
+                   "left": []}  # fmt: skip
     big.save()
-    log(coming, lines=[STARTED, ("o", "INFO vLLM API server version 0.23.0"), LOADING, ("e", "WARNING slow disk")])
+    log(coming, lines=[STARTED, ("o", "INFO vLLM version 0.23.0"), LOADING, ("e", "WARNING slow disk")])
     ill = deployment("glm-4-9b", artifact("GLM-4-9B"), replicas=1)
     bad = replica(ill, 1, three, "failed", (0, 1), findings=[FINDING], reason=FINDING["cause"], restarts=5)
     log(bad, lines=[STARTED, ("o", "INFO loading"), ("e", FINDING["text"])], done=True, exit_code=1)
     quiet = deployment("deepseek-v3", artifact("DeepSeek-V3"), replicas=1)
-    told(replica(quiet, 1, three, "degraded", (2,), reason=["连续 3 次探测失败", "3 probes in a row failed"]), ago_s=95)
+    told(replica(quiet, 1, three, "degraded", (2,), reason=["3 次探测失败", "3 probes failed"]), ago_s=95)
     deployment("idle", artifact("Qwen3-8B"), stopped=True, replicas=2)
-    first = deployment("first", artifact("Qwen3-0.6B"), replicas=1, reason=["没有空闲 NPU", "No server has 4 free NPUs."])
+    first = deployment("first", artifact("Qwen3-0.6B"), replicas=1, reason=["没有空闲 NPU", "No server has room."])
     return {"big": big.name, "ill": ill.name, "quiet": quiet.name, "first": first.name}
 
 

@@ -17,6 +17,7 @@ from tests.conftest import ROOT
 from tests.waiting import until
 
 PRETENDED = ROOT / "tests" / "deployments" / "pretended_vllm.py"
+KEEPER = "deployments.agent.engines.keeper"
 KEY = "engine-key-0123456789"
 
 
@@ -34,13 +35,13 @@ def gone(pid):
 class Bench:
     """`how` is the engine's pretend.json, `spec` more of its spec.json."""
 
-    def __init__(self, tmp_path, name="e7"):
+    def __init__(self, tmp_path, name="e7", **more):
         self.state = tmp_path / "state"
         self.model = tmp_path / "model"
         self.model.mkdir(exist_ok=True)
         self.state.mkdir(exist_ok=True)
         config = {"server_id": 7, "name": "kp-07", "redis_url": "redis://127.0.0.1:1", "prefix": "h:7",
-                  "key": "ab" * 32, "state_dir": str(self.state)}  # fmt: skip
+                  "key": "ab" * 32, "state_dir": str(self.state), **more}  # fmt: skip
         self.config_path = tmp_path / "config.json"
         self.config_path.write_text(json.dumps(config))
         self.config = load(self.config_path)
@@ -144,6 +145,8 @@ class Bench:
         for pid in leaders:
             if str(self.model).encode() in _cmdline(pid) or b"import time" in _cmdline(pid):
                 processes.signal_session(processes.stat(pid).sid, signal.SIGKILL)
+        log = self.place.path / "keeper.log"
+        assert not log.exists() or "Traceback" not in log.read_text(), log.read_text()
 
 
 def _cmdline(pid):

@@ -269,7 +269,7 @@ def main(argv=None):
 
     engine = Engine(sys.argv[1:] if argv is None else argv)
     if engine.how["stubborn"]:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: engine.say("asked to stop"))
     else:
         signal.signal(signal.SIGTERM, lambda *_: (engine.core.kill(), os._exit(0)))
     engine.begin()

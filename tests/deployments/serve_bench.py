@@ -83,7 +83,11 @@ class Serving:
     def _stack(self):
         own = self.stacks / "cpu-9" / "bin"
         own.mkdir(parents=True)
-        (own / "python").write_text(f'#!/bin/sh\nshift 2\nexec "{sys.executable}" "{PRETENDED}" "$@"\n')
+        # `vllm serve MODEL …` of a node that answers nobody, or the module of the API server.
+        (own / "python").write_text(
+            f'#!/bin/sh\nif [ "$3" = serve ]; then model=$4; shift 4; set -- --model "$model" "$@"; else shift 2; fi\n'
+            f'exec "{sys.executable}" "{PRETENDED}" "$@"\n'
+        )
         (own / "python").chmod(0o755)
         (own.parent / "activate").write_text(f'export PATH="{own}:$PATH"\n')
         (self.stacks / "current").symlink_to("cpu-9")

@@ -49,6 +49,22 @@ def test_a_sample_holds_what_the_table_says_in_its_order(server):
     json.dumps(sample)
 
 
+def test_a_sample_tells_codes_of_faults_and_whose_processes_are_pods_or_our_engines(server, monkeypatch):
+    pid = TRUTH["processes"][0]["pid"]
+    health = "echo 'Health : Alarm'; echo 'Error Code : 0x80E18402'"
+    script(server.folder, "npu-smi", f'case "$*" in *health*) {health};; *) cat {server.folder / "table"};; esac')
+    folder = server.folder / "root/proc" / str(pid)
+    folder.mkdir(parents=True)
+    (folder / "cgroup").write_text("0::/kubepods.slice/pod1\n")
+    monkeypatch.setattr(sampler.watch, "sessions", lambda config: {7: "e12"})
+    monkeypatch.setattr(processes, "stat", lambda asked: processes.Stat("S", 1, 7, 7, 1) if asked == pid else None)
+    sample = sampler.sample(server.config)
+    told = [(npu["health"] == "OK", npu.get("codes")) for npu in sample["npus"]]
+    assert set(map(str, told)) == {"(True, None)", "(False, ['80E18402'])"}
+    told = {process["pid"]: (process["attempt"], process.get("pod")) for process in sample["processes"]}
+    assert told.pop(pid) == ("e12", True) and set(told.values()) <= {(None, None)}
+
+
 def test_numbers_of_samples_only_grow_over_a_restart(server):
     first = Sampler(server.config)
     numbers = [first.sample()["seq"] for _ in range(3)]

@@ -2,7 +2,9 @@
 
 import base64
 import json
+import re
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from auditlog.models import LogEntry
@@ -15,6 +17,7 @@ from deployments.agent import signing
 from deployments.models import Attempt, Benchmark, Gateway, Job
 from deployments.services import benchmarks, jobs, told
 from tests.answers import whole
+from tests.conftest import ROOT
 from tests.deployments.benchmark_rows import STACKS, replica, server
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
@@ -225,6 +228,10 @@ def test_rest_measures_lists_and_compares(client, operator):
     assert client.get("/api/v1/benchmarks/999", headers=header).status_code == 404
 
 
-def test_plotly_comes_from_its_package():
-    assert finders.find("plotly/plotly.min.js").endswith("plotly/package_data/plotly.min.js")
+def test_plotly_comes_from_its_package_and_leaves_its_styles_to_ours():
+    found = finders.find("plotly/plotly.min.js")
+    assert found.endswith("plotly/package_data/plotly.min.js")
+    ours = (ROOT / "static/js/bench_plot.js").read_text()
+    text = Path(found).read_text()
+    assert re.search(r'MAP_STYLES = "(\w+)"', ours)[1] in text and "no-inline-styles" in text
     assert finders.find("plotly/widgetbundle.js") is None

@@ -88,7 +88,7 @@ def test_a_killed_keeper_costs_no_request_and_the_next_takes_the_engine_up(bench
 
 def test_keepers_that_are_killed_over_and_over_lose_and_double_no_line(bench):
     """Whenever it happens: between the FIFO and engine.log, in the middle of a record, while engine.log turns over."""
-    bench.ask_for({"access_log": False})
+    bench.ask_for({})
     keeper = bench.keep(QUICK_FILES="100000")
     bench.until("ready")
     lines = [b"line %d %s" % (n, b"x" * (n % 150)) for n in range(12000)]
@@ -99,10 +99,11 @@ def test_keepers_that_are_killed_over_and_over_lose_and_double_no_line(bench):
             keeper.kill()
             keeper.wait()
             keeper = bench.keep(QUICK_FILES="100000")
-    until(lambda: lines[-1].decode() in bench.said()[-3:])
-    assert bench.starts == 1 and bench.place.newest_piece() > 5
+    until(lambda: lines[-1].decode() in bench.said()[-3:], 30, 0.2)
+    assert bench.starts == 1 and bench.place.newest_piece() > 2
     bench.stop()
     assert [line.encode() for line in bench.said() if line.startswith("line ")] == lines
+    assert not [line for line in bench.said() if "GET /health" in line]  # what it asked itself is in engine.log alone
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -215,6 +216,14 @@ def test_under_systemd_the_keeper_ends_when_its_engine_does(bench):
     bench.touch("die")
     assert keeper.wait(10) == 1 and bench.starts == 1
     assert all(map(gone, bench.pids)) and bench.place.failed is None
+    assert bench.now["state"] == "loading" and bench.events("ended")[-1]["more"] is True
+
+
+def test_under_systemd_it_is_given_up_when_systemd_does(bench):
+    bench.ask_for({"die": "Segmentation fault"}, max_restarts=3)
+    assert [bench.keep("--once").wait(10) for _ in range(3)] == [1, 1, 1]
+    assert bench.now["state"] == "failed" and "3 times" in bench.place.failed.en
+    assert [one["more"] for one in bench.events("ended")] == [True, True, False]
 
 
 def test_two_keepers_never_keep_the_same_engine(bench):
@@ -238,3 +247,23 @@ def test_after_a_restart_of_the_server_it_is_started_again(bench, tmp_path):
     until(lambda: bench.starts == 2)
     assert bench.until("ready")["restarts"] == 0
     assert "server restarted" in bench.events("ended")[0]["reason"][1]
+
+
+def test_a_stop_between_two_starts_is_told(bench):
+    bench.ask_for({"die": "x", "dies": 1}).keep(QUICK_PAUSE="5")
+    until(lambda: bench.now.get("restarts") == 1)
+    assert bench.stop() and bench.now["state"] == "stopped" and bench.starts == 1
+    assert bench.events("ended")[-1] == {"e": "ended", "state": "succeeded", "exit": 0, "reason": None, "more": False}
+    assert bench.events("engine")[-1]["state"] == "stopped"
+
+
+def test_asked_for_anew_while_it_stops_it_starts_with_what_is_asked_for_now(bench):
+    keeper = bench.ask_for({"stubborn": True}, stop_s=1.0).keep()
+    before = bench.until("ready")["pid"]
+    bench.place.ask("stop")
+    until(lambda: "asked to stop" in bench.said())
+    bench.ask_for({}, env={"SECOND": "yes"})
+    until(lambda: bench.starts == 2)
+    assert bench.until("ready")["pid"] != before and keeper.poll() is None
+    assert json.loads((bench.model / "env.json").read_text())["SECOND"] == "yes"
+    assert [one["more"] for one in bench.events("ended")] == [True]

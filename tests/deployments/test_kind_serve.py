@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from deployments.agent import root_helper
+from deployments.agent import install, root_helper
 from deployments.agent.serving import put
 from deployments.kinds import restart, serve, stop
 from deployments.serving import asked, command, container, nodes, settings, unit
@@ -132,21 +132,84 @@ def test_systemd_takes_the_unit(tmp_path):
     assert "RestartSek" in told and "kill mode" in told  # it does look
 
 
+@pytest.fixture
+def systemd(tmp_path, monkeypatch):
+    """A systemctl that notes what it is asked; the word in `is` is the unit's state."""
+    tool = tmp_path / "systemctl"
+    tool.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/asked\n[ "$1" = is-active ] && cat {tmp_path}/is\nexit 0\n')
+    tool.chmod(0o755)
+    (tmp_path / "is").write_text("active\n")
+    (tmp_path / "units").mkdir()
+    monkeypatch.setattr(root_helper, "UNITS", f"{tmp_path}/units/")
+    monkeypatch.setattr(root_helper, "SYSTEMD", str(tmp_path))
+    monkeypatch.setattr(root_helper, "SYSTEMCTL", (str(tool),))
+    monkeypatch.setattr(root_helper, "must_be_roots", lambda path: None)
+    monkeypatch.setattr(root_helper, "is_program", lambda path: True)
+    monkeypatch.setattr(root_helper, "place", lambda: "/opt/ascend-console")
+    monkeypatch.setenv("SUDO_USER", "ascend-console")
+    return tmp_path
+
+
+def test_root_puts_starts_and_removes_the_unit_and_leaves_one_that_runs(systemd):
+    file = systemd / "units" / "ascend-console-e12.service"
+    assert root_helper.INSIDE["engine-unit"]("e12", "/data/m") == 0
+    assert file.read_text().startswith("[Unit]\nDescription=Ascend Console engine e12\n")
+    assert file.stat().st_mode & 0o777 == 0o644
+    assert root_helper.INSIDE["engine-start"]("e12") == 0
+    assert root_helper.INSIDE["engine-tidy"]("e12") == 0 and file.exists()
+    (systemd / "is").write_text("inactive\n")
+    assert root_helper.INSIDE["engine-tidy"]("e12") == 0 and not file.exists()
+    assert root_helper.INSIDE["engine-remove"]("e12") == 0  # nothing is left to do
+    assert (systemd / "asked").read_text().splitlines() == [
+        "daemon-reload", "enable --quiet ascend-console-e12.service", "reset-failed ascend-console-e12.service",
+        "restart --no-block ascend-console-e12.service", "is-active ascend-console-e12.service",
+        "is-active ascend-console-e12.service", "disable --now --quiet ascend-console-e12.service",
+        "reset-failed ascend-console-e12.service", "daemon-reload",
+    ]  # fmt: skip
+
+
+def test_root_writes_through_no_link_and_nowhere_without_systemd(systemd, monkeypatch):
+    victim = systemd / "victim"
+    victim.write_text("mine")
+    (systemd / "units" / "ascend-console-e12.service.new").symlink_to(victim)
+    with pytest.raises(root_helper.Refused, match="cannot be written"):
+        root_helper.put_unit("e12", "/data/m")
+    assert victim.read_text() == "mine"
+    monkeypatch.setattr(root_helper, "SYSTEMD", str(systemd / "none"))
+    with pytest.raises(root_helper.Refused, match="systemd does not run"):
+        root_helper.start_unit("e12")
+
+
+def test_an_agent_that_leaves_knows_the_units_of_its_own_engines(tmp_path, monkeypatch):
+    place = install.Install(tmp_path / "own", "https://c", "", 7, "ascend-console", systemd=True)
+    monkeypatch.setattr(install, "UNIT", tmp_path / "ascend-console-agent.service")
+    for name, prefix in (("e12", place.prefix), ("e13", tmp_path / "other")):
+        text = unit.text(name, "/data/m", prefix=str(prefix), account="ascend-console")
+        (tmp_path / unit.name(name)).write_text(text)
+    (tmp_path / "ascend-console-agent.service").write_text("[Unit]\n")
+    assert [one.name for one in install.engine_units(place)] == ["ascend-console-e12.service"]
+
+
+def test_a_helper_outside_of_an_installation_puts_no_unit(monkeypatch):
+    with pytest.raises(root_helper.Refused, match="not installed by joining"):
+        root_helper.place()
+
+
 # ---------- containers ----------
 
 
 def spec(**more):
     image = json.dumps({"image": "quay.io/a/vllm:1"})
     ask = serve.ask_of(params(route="podman", family="910B4", settings=image, **more))
-    return put.spec(ask, settings.read(ask.settings), "sk-secret", {NPUS[0]: 2900}, "/state/engines/e12")
+    return put.spec(ask, settings.read(ask.settings), "sk-secret", {NPUS[0]: 2900})
 
 
 def test_a_container_sees_its_npus_its_model_and_no_key_in_its_arguments():
     made = spec()
-    assert made["argv"][1:] == ["-m", "deployments.agent.serving.in_container", "/state/engines/e12"]
+    assert made["argv"] == ["bash", "-c", container.IN_CONTAINER, "in-container", *container.run(made)]
     assert made["activate"] == "" and made["container"] == "ascend-console-e12"
     argv = container.run(made, [0, 3])
-    assert argv[:5] == ["podman", "run", "--rm", "--name", "ascend-console-e12"]
+    assert argv[:2] == ["podman", "run"] and argv[argv.index("--name") + 1] == "ascend-console-e12"
     devices = [argv[n + 1] for n, word in enumerate(argv) if word == "--device"]
     assert devices == ["/dev/davinci0", "/dev/davinci3", "/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc"]
     assert "/data/models/Qwen3-8B:/data/models/Qwen3-8B:ro" in argv and "/usr/local/dcmi:/usr/local/dcmi:ro" in argv
@@ -158,9 +221,19 @@ def test_a_container_sees_its_npus_its_model_and_no_key_in_its_arguments():
 
 
 def test_without_npus_a_container_gets_no_devices_and_over_several_servers_the_links():
-    assert "--device" not in container.run(spec(), [])
+    assert "--device" not in container.run({**spec(), "npus": []}, [])
     several = container.run(spec(addresses=["192.0.2.1", "192.0.2.2"]), [0])
     assert "/etc/hccn.conf:/etc/hccn.conf:ro" in several and several[several.index("--net") + 1] == "host"
+
+
+def test_the_devices_of_now_come_in_when_the_client_starts(tmp_path):
+    made = spec()
+    (tmp_path / "podman").write_text('#!/bin/sh\nprintf "%s\\n" "$ASCEND_RT_VISIBLE_DEVICES" "$@"\n')
+    (tmp_path / "podman").chmod(0o755)
+    for visible, indexes in (("3,0", [3, 0]), ("", [])):
+        env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "ASCEND_RT_VISIBLE_DEVICES": visible}
+        said = subprocess.run(made["argv"], env=env, capture_output=True, text=True, timeout=20, check=True).stdout
+        assert said.splitlines() == ["", *container.run(made, indexes)[1:]]
 
 
 # ---------- nodes ----------
@@ -180,7 +253,8 @@ def test_with_data_parallel_each_node_knows_its_rank_and_only_the_first_answers(
     for words in (first, second):
         assert words[words.index("--data-parallel-address") + 1] == "192.0.2.1"
         assert words[words.index("--data-parallel-size-local") + 1] == "2"
-    assert "--headless" not in first and "--port" in first
+    assert "--headless" not in first and "--port" in first and first[2] == command.MODULE
+    assert second[:5] == ["python", "-m", "vllm.entrypoints.cli.main", "serve", "/m"] and "--model" not in second
     assert "--headless" in second and second[second.index("--data-parallel-start-rank") + 1] == "2"
     env = command.environment(*over(1, **moe))
     assert env["HCCL_IF_IP"] == "192.0.2.2" and env["GLOO_SOCKET_IFNAME"] == "eth0"

@@ -40,8 +40,8 @@ def test_every_process_knows_who_fills_in_a_kind_and_what_holds_a_campaign_back(
     env = {**os.environ, "DJANGO_SETTINGS_MODULE": "console.settings"}
     told = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     named = (
-        "benchmark convert download download_look drivers evaluate install model_delete quantize quantize_look quantizer "
-        "reset restart rollback sample_model serve stop uninstall"
+        "benchmark convert download download_look drivers evaluate install model_delete quantize "
+        "quantize_look quantizer reset restart rollback sample_model serve stop uninstall"
     )
     filled = str(named.split())
     assert told.stdout.strip() == f"['install'] {filled} {filled}"

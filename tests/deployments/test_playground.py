@@ -77,6 +77,11 @@ class Hostile(BaseHTTPRequestHandler):
         self.piece(json.dumps({"error": {"message": "max_tokens is too large: \x1b[31m 9"}}).encode())
         self.wfile.write(b"0\r\n\r\n")
 
+    def locked(self):
+        self.begin(401, "application/json")
+        self.piece(b'{"error": "Unauthorized"}')
+        self.wfile.write(b"0\r\n\r\n")
+
     def garbage(self):
         self.wfile.write(b"\x00\x01 no http at all\r\n\r\n")
         self.close_connection = True
@@ -143,6 +148,11 @@ def test_its_refusal_is_its_own_sentence(target, engine):
     engine.how = "refuses"
     told = error_of(said(target))
     assert told["code"] == "engine_refused" and "max_tokens is too large" in told["what"]
+
+
+def test_another_key_is_told(target, engine):
+    engine.how = "locked"
+    assert error_of(said(target))["code"] == "wrong_key"
 
 
 def test_an_endless_answer_is_ended(target, engine, monkeypatch):

@@ -144,9 +144,15 @@ def test_a_replica_that_failed_is_not_started_again_by_itself(fleet, made, opera
     found = fleet.settle(made)
     assert states(made) == [(1, "failed"), (2, "failed")] and "out of memory" in found.reason[1]
     assert PortLease.objects.count() == 0 and reconcile.look(made.pk) == []
+    alert = Alert.objects.get(name="replica-failed")
+    assert "out of memory" in alert.what[1] and alert.count == 1
     fleet.engines.bad = set()
     deployments.start(made, by=operator)
-    assert fleet.settle(made).reason is None and states(made)[2:] == [(3, "ready"), (4, "ready")]
+    assert (
+        fleet.settle(made).reason is None
+        and Alert.objects.get(name="replica-failed").ended_at
+        and states(made)[2:] == [(3, "ready"), (4, "ready")]
+    )
 
 
 def test_an_engine_that_gave_up_is_told_to_stay_away_before_its_place_is_given_back(fleet, made):
@@ -163,6 +169,17 @@ def test_a_job_that_ended_on_the_console_alone_is_seen(fleet, made):
     Job.objects.filter(kind="serve").update(state=JobState.CANCELLED, reason=["取消", "Cancelled"])
     reconcile.look(made.pk)
     assert states(made) == [(1, "failed"), (2, "failed")] and PortLease.objects.count() == 0
+
+
+def test_right_after_a_stop_npus_that_still_seem_taken_are_no_reason(fleet, made, operator):
+    fleet.settle(made)
+    scaling.scale(made, 1, by=operator)
+    fleet.settle(made)
+    fleet.room = dict.fromkeys(fleet.room, 0)
+    scaling.scale(made, 2, by=operator)
+    assert fleet.look_at(made).reason is None
+    fleet.wind(Replica, "ended_at", 60, state="stopped")
+    assert "No server has room" in fleet.look_at(made).reason[1]
 
 
 # ---------- silence ----------

@@ -10,7 +10,7 @@ from django.utils.translation import override
 
 from console.errors import Conflict, Invalid
 from deployments.models import Hold, Job, Npu, PortLease, Replica, Reservation, Server
-from deployments.services import holds, jobs, npu_choice, ports, reservations, waiting
+from deployments.services import holds, jobs, npu_choice, ports, reservations, serve_jobs, waiting
 from tests.deployments.handed import finish, handed, kinds_of_tests  # noqa: F401
 from tests.deployments.serving_rows import bus_id, deployment, npu_server, replica
 
@@ -125,6 +125,15 @@ def test_a_job_that_waits_goes_on_waiting_while_its_npu_is_on_hold(kp, operator)
     assert second.pk in handed(kp)
 
 
+def test_who_asks_whether_a_job_would_wait_hears_of_promises(kp, chat):
+    reservations.take(replica(chat, kp), kp, [bus_id(0)])
+    found = waiting.new(kp, "hold_locks", [f"npu:{bus_id(0)}/0"])
+    assert found.why == "reserved" and found.keeper.name == "chat"
+    assert waiting.must_wait(kp, "hold_locks", [f"npu:{bus_id(0)}"], True)
+    refused(lambda: waiting.must_wait(kp, "hold_locks", [f"npu:{bus_id(0)}"], False), "replica 1 of chat")
+    assert not waiting.must_wait(kp, "hold_locks", [f"npu:{bus_id(1)}"], False)
+
+
 def at_once(count, act):
     """Call `act(n)` in so many threads at the same moment; what was raised."""
     start, errors = threading.Barrier(count), []
@@ -229,3 +238,12 @@ def test_an_address_that_nobody_knows_is_asked_for(db):
     assert refused(lambda: ports.address_of(one), "kp-7").code == "no_address"
     local = Server.objects.create(name="here", is_local=True)
     assert ports.address_of(local) == "127.0.0.1"
+
+
+def test_the_end_of_a_replica_that_is_gone_waits_for_nobody(kp, chat):
+    first, second = replica(chat, kp, npus=[bus_id(0), bus_id(1)]), replica(chat, kp, 2)
+    reservations.take(first, kp, first.npus)
+    assert serve_jobs.fill_stop(kp, {"replica": first.pk})["held"] == first.npus
+    Replica.objects.filter(pk=first.pk).update(state="failed")
+    reservations.take(second, kp, [bus_id(1)])
+    assert serve_jobs.fill_stop(kp, {"replica": first.pk})["held"] == [bus_id(0)]

@@ -12,6 +12,7 @@ from console.errors import Conflict, ConsoleError, Invalid, NotFound
 from console.models import ApiToken
 from deployments import ingest, queues
 from deployments.agent import signing
+from deployments.demo import models
 from deployments.models import (
     ArtifactPlace,
     Attempt,
@@ -26,10 +27,12 @@ from deployments.models import (
     Server,
 )
 from deployments.services import jobs, model_uses, serve_jobs, waiting
+from tests.deployments.acted import Acted, at_once
 from tests.deployments.model_rows import artifact
 from tests.job_fixtures import Spool
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
+__all__ = ["at_once"]
 NAMES = ["0000:C1:00.0", "0000:C2:00.0"]
 
 
@@ -188,6 +191,29 @@ def test_a_stop_takes_the_route_of_the_start_before(replica, operator):
     assert serve_jobs.stop(Replica.objects.get(), by=operator).params["route"] == "systemd"
 
 
+def test_a_stop_cancels_a_start_that_is_under_way_and_comes_behind_it(replica, operator):
+    begun = serve_jobs.start(replica, by=operator)
+    Attempt.objects.filter(job=begun).update(state=JobState.RUNNING, started_at=timezone.now())
+    Job.objects.filter(pk=begun.pk).update(state=JobState.RUNNING)
+    stop = serve_jobs.stop(replica, by=operator, now=True)
+    begun.refresh_from_db()
+    assert begun.cancel_requested_at is not None and stop.waiting
+    assert serve_jobs.stop(replica, by=operator).waiting  # again: it is not cancelled twice
+
+
+def test_how_many_requests_were_cut_is_told_by_the_stop_alone(replica, operator):
+    def tell(job, data):
+        attempt = job.attempts.get()
+        ingest.store({job.server_id: [Spool(attempt.pk).event(e="told", told="engine_stopped", data=data)]})
+        replica.refresh_from_db()
+        return replica.cut
+
+    assert tell(serve_jobs.stop(replica, by=operator), {"replica": replica.pk, "cut": 3}) == 3
+    for cut in (-1, "9", None, True, 10**9):
+        assert tell(serve_jobs.stop(replica, by=operator), {"cut": cut}) == 3
+    assert tell(serve_jobs.start(replica, by=operator), {"cut": 7}) == 3
+
+
 def test_a_start_waits_for_the_stop_before_it(replica, operator):
     assert not serve_jobs.stop(replica, by=operator).waiting
     assert serve_jobs.start(replica, by=operator).waiting
@@ -211,6 +237,28 @@ def test_a_copy_that_a_replica_serves_is_in_use(replica):
     assert use.text == "Replica 1 of the deployment chat serves it."
     Replica.objects.update(state=ReplicaState.FAILED)
     assert not [one for one in model_uses.of(place) if one.blocks]
+
+
+def test_a_simulated_server_acts_out_what_is_filled_in(at_once, deployment, operator, tmp_path):
+    acted = Acted("kp-01", tmp_path, free=True)
+    path, model = next((path, one["model"]) for path, one in models.there(acted.member._scene()).items())
+    server = Server.objects.get(name="kp-01")
+    Server.objects.filter(pk=server.pk).update(simulated=True, facts=acted.facts())
+    Revision.objects.update(fingerprint=model["fingerprint"])
+    names = [chip.bus_id for chip in acted.made.chips[:2]]
+    row = make_replica(Deployment.objects.get(), Server.objects.get(pk=server.pk))
+    Replica.objects.filter(pk=row.pk).update(path=path, npus=names)
+    row = Replica.objects.get(pk=row.pk)
+    started = serve_jobs.start(row, by=operator)
+    log = acted.run("serve", **started.params)
+    assert log.ended["state"] == "succeeded" and started.params["route"] == "systemd", log.text
+    assert [one["replica"] for one in acted.member.sampler.sample()["engines"]] == [row.pk]
+    assert deployment.api_key not in log.text
+    end(started, "succeeded")
+    assert acted.run("stop", **serve_jobs.stop(row, by=operator).params).ended["state"] == "succeeded"
+    assert acted.member.sampler.sample()["engines"] == []
+    wrong = serve_jobs.start(row, by=operator, fault="crash_loop")
+    assert "again and again" in acted.run("serve", **wrong.params).reason
 
 
 # ---------- several nodes ----------

@@ -6,14 +6,19 @@ import json
 import os
 import socket
 import stat
+import subprocess
+import sys
 import threading
+import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
-from deployments.agent import processes
+from deployments.agent import processes, spool
 from deployments.agent.serving import await_npus, await_ready, idle, npus, stop
-from tests.deployments.serve_bench import API_KEY, Serving, sealed
+from tests.conftest import ROOT
+from tests.deployments.serve_bench import API_KEY, PRETENDED, Serving, sealed
 from tests.waiting import until
 
 
@@ -86,6 +91,28 @@ def test_an_engine_that_fails_says_why_and_is_stopped_with_its_log_kept(serving)
     assert not serving.own.members() and serving.own.place.wish == "stop"
     assert words in (serving.own.folder / "engine.log").read_text()
     assert serving.items["finding"]["verdict"] == "failed"
+
+
+def test_a_cancel_ends_the_engine_that_loads_and_the_job_with_it(serving):
+    """With the agent's own runner, in a session of its own; the keeper is none of its processes."""
+    serving.pretend(load_s=120)
+    attempts, name = serving.config.attempts, "a5-1-00000005"
+    attempts.mkdir()
+    body = {"attempt": name, "kind": "serve", "params": serving.values, "not_after": time.time() + 600}
+    spool.claim(attempts, name, json.dumps(body))
+    argv = [sys.executable, "-m", "deployments.agent.runner", str(attempts / name)]
+    argv += ["--config", str(serving.config_path)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]}
+    runner = subprocess.Popen(argv, env=env, start_new_session=True)
+    until(lambda: serving.own.now().get("progress") and serving.own.members(), 30)
+    keeper = serving.own.place.keeper
+    assert processes.stat(keeper).sid != processes.stat(runner.pid).sid
+    (attempts / name / "cancel").touch()
+    assert runner.wait(60) == 0
+    told = [line.split("\t", 2)[2] for line in (attempts / name / "lines").read_text().splitlines()]
+    assert json.loads(told[-1])["state"] == "cancelled"
+    assert not serving.own.members() and not serving.own.is_kept() and serving.own.place.wish == "stop"
+    assert (serving.own.folder / "engine.log").exists() and API_KEY not in "\n".join(told)
 
 
 def test_what_an_earlier_start_printed_is_no_reason_of_this_one(serving):
@@ -191,6 +218,85 @@ def test_an_npu_that_cannot_be_taken_is_named_with_its_holder(serving, npu, word
     assert serving.step("look", npus=["0000:C1:00.0", npu], **NPU) == 1
     assert words in serving.reason[1]
     assert serving.items[f"npu:{npu}"]["verdict"] == "failed"
+
+
+def test_a_node_that_only_computes_is_ready_when_it_lives_and_answers_nobody(serving, monkeypatch):
+    monkeypatch.setattr(await_ready, "LIVES_S", 0.3)
+    both = {"rank": 1, "addresses": ["192.0.2.1", "192.0.2.2"], "ports": ["dp:13400"],
+            "settings": json.dumps({"device": "cpu", "nodes": 2, "data_parallel_size": 2})}  # fmt: skip
+    (serving.bin / "ip").write_text("#!/bin/sh\necho '2: eth7    inet 192.0.2.2/24 scope global eth7'\n")
+    (serving.bin / "ip").chmod(0o755)
+    codes = serving.serve(**both)
+    assert codes == {"look": 0, "put": 0, "start": 0, "await_ready": 0, "try_one": 3, "settle": 3}
+    argv = json.loads((serving.model / "argv.json").read_text())
+    assert "--headless" in argv and argv[argv.index("--data-parallel-start-rank") + 1] == "1"
+    env = json.loads((serving.model / "env.json").read_text())
+    assert env["VLLM_HOST_IP"] == "192.0.2.2" and env["GLOO_SOCKET_IFNAME"] == "eth7"
+    serving.attempt()
+    assert serving.stop() == 0 and not serving.own.members()
+
+
+PODMAN = """#!{python}
+import json, os, sys
+with open({log!r}, "a") as log:
+    log.write(json.dumps(sys.argv[1:]) + chr(10))
+if sys.argv[1] == "image" and os.path.exists({log!r} + ".none"):
+    sys.exit("Error: no such image")
+if sys.argv[1] == "run":
+    inner = sys.argv[sys.argv.index("quay.io/a/vllm:1") + 1 :]
+    os.execv({python!r}, [{python!r}, {pretended!r}, *inner[2:]])
+"""
+
+
+def asked(log):
+    return [json.loads(line) for line in Path(log).read_text().splitlines()]
+
+
+def test_an_engine_in_a_container_is_the_clients_and_ends_with_it(serving):
+    log = str(serving.folder / "podman.log")
+    tool = serving.bin / "podman"
+    tool.write_text(PODMAN.format(python=sys.executable, log=log, pretended=str(PRETENDED)))
+    tool.chmod(0o755)
+    image = {"device": "cpu", "served_model_name": "chat", "image": "quay.io/a/vllm:1"}
+    boxed = {"route": "podman", "settings": json.dumps(image)}
+    codes = serving.serve(**boxed)
+    assert codes == {"look": 0, "put": 0, "start": 0, "await_ready": 0, "try_one": 0, "settle": 3}
+    (run,) = [words for words in asked(log) if words[0] == "run"]
+    assert f"{serving.model}:{serving.model}:ro" in run and API_KEY not in json.dumps(run)
+    serving.attempt()
+    assert serving.stop(route="podman") == 0 and not serving.own.members()
+    assert [words[0] for words in asked(log)][-2:] == ["stop", "rm"]
+    serving.attempt()
+    (serving.folder / "podman.log.none").touch()
+    assert serving.step("look", **boxed) == 1 and "has no image quay.io/a/vllm:1" in serving.reason[1]
+    tool.unlink()
+    assert serving.step("look", **boxed) == 1 and "no podman on this server" in serving.reason[1]
+
+
+@pytest.mark.parametrize(("link", "code"), [("UP", 0), ("DOWN", 1)])
+def test_links_between_nodes_are_looked_at_before(serving, link, code):
+    serving.npus()
+    (serving.bin / "hccn_tool").write_text(f'#!/bin/sh\n[ "$3" = -link ] && echo "link status: {link}"\nexit 0\n')
+    (serving.bin / "hccn_tool").chmod(0o755)
+    several = {**NPU, "npus": ["0000:C1:00.0"], "addresses": ["127.0.0.1", "192.0.2.2"]}
+    assert serving.step("look", **several) == code
+    assert serving.items["link:0000:C1:00.0-link"]["verdict"] == ("ok" if link == "UP" else "failed")
+    if code:
+        assert "ports of these NPUs are down: 0000:C1:00.0" in serving.reason[1]
+    serving.attempt()
+    assert serving.step("look", **several, interface="no-such0") == 1 and "no network interface" in serving.reason[1]
+
+
+def test_an_npu_that_goes_while_it_starts_ends_the_start_in_words(serving):
+    serving.npus()
+    npu = {**NPU, "npus": ["0000:C1:00.0"]}
+    assert serving.step("look", **npu) == serving.step("put", **npu) == 0
+    serving.npus("0000:C1:00.0", "0000:C9:00.0")
+    assert serving.step("start", **npu) == 0
+    assert serving.step("await_ready", **npu) == 1
+    assert "npu-smi does not list NPU 0000:C1:00.0 now" in serving.reason[1]
+    assert "started again" not in serving.reason[1] and "重新启动" not in serving.reason[0]
+    assert serving.step("settle", **npu) == 0 and not serving.own.is_kept()
 
 
 def test_npus_are_not_guessed_where_npu_smi_does_not_tell(serving):

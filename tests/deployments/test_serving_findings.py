@@ -14,7 +14,7 @@ HEALTHY = """(APIServer pid=11) INFO 03-04 10:00:00 [api_server.py:1] vLLM API s
 (APIServer pid=11) WARNING 03-04 10:00:00 [u.py:2] errors like `OSError: [Errno 24] Too many open files`
 (EngineCore pid=12) INFO 03-04 10:00:09 [worker.py:3] Available KV cache memory: 21.40 GiB
 (EngineCore pid=12) INFO 03-04 10:00:09 [kv.py:4] GPU KV cache size: 311,296 tokens
-(APIServer pid=11) INFO 03-04 10:01:00 [logger.py:5] Received request x: prompt: 'NPU out of memory. Tried to allocate 2.00 GiB'
+(APIServer pid=1) INFO 03-04 10:01 [l.py:5] Received request x: prompt: 'NPU out of memory. Tried to allocate 2 GiB'
 INFO:     Application startup complete."""
 
 KNOWN = {

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from deployments.serving import command, settings
+from deployments.serving import command, flags, settings
 from deployments.serving.command import Place
 from deployments.steps import BadParams, Text
 
@@ -51,6 +51,9 @@ def test_a_cpu_takes_fewer_requests_at_once_unless_told():
         ({"env": {"A": 1}}, "env"),
         ({"env": {"A": "1\nB=2"}}, "env"),
         ({"extra": ["a\0b"]}, "extra"),
+        ({"additional": {"a": "b\0"}}, "additional"),
+        ({"additional": {"a": [float("nan")]}}, "additional"),
+        ({"additional": {"a": "b" * 70_000}}, "additional"),
         ({"capture_sizes": ["8", "x"]}, "capture_sizes"),
         ({"npu_ids": [0]}, "npu_ids"),
         ({"chat_template": "template.jinja"}, "chat_template"),
@@ -84,8 +87,8 @@ def test_the_plain_command():
     argv = command.argv(settings.read({"served_model_name": "qwen3"}), HERE)
     assert argv == [
         "python", "-m", "vllm.entrypoints.openai.api_server", "--model", "/models/qwen3-8b", "--served-model-name",
-        "qwen3", "--host", "127.0.0.1", "--port", "18000", "--enable-force-include-usage", "--tensor-parallel-size", "1", "--max-num-seqs",
-        "256", "--gpu-memory-utilization", "0.9",
+        "qwen3", "--host", "127.0.0.1", "--port", "18000", "--enable-force-include-usage", "--tensor-parallel-size",
+        "1", "--max-num-seqs", "256", "--gpu-memory-utilization", "0.9",
     ]  # fmt: skip
     assert value(command.argv(settings.read({}), HERE), "--served-model-name") == "qwen3-8b"
 
@@ -127,6 +130,7 @@ def test_experts_over_two_servers():
             value(argv, "--data-parallel-address") == "10.0.0.1" and value(argv, "--data-parallel-rpc-port") == "19000"
         )
     assert "--headless" not in one and "--host" in one
+    assert one[2] == "vllm.entrypoints.openai.api_server" and two[2:5] == ["vllm.entrypoints.cli.main", "serve", "/m"]
     assert "--headless" in two and value(two, "--data-parallel-start-rank") == "2" and "--host" not in two
     env = command.environment(both, second)
     assert (
@@ -159,3 +163,20 @@ def test_the_environment_is_offline_and_without_what_the_starter_adds():
     assert env["https_proxy"] == "" and env["HCCL_BUFFSIZE"] == "400" and env["VLLM_ENGINE_READY_TIMEOUT_S"] == "1800"
     assert not {"ASCEND_RT_VISIBLE_DEVICES", "VLLM_API_KEY", "VLLM_CPU_KVCACHE_SPACE"} & set(env)
     assert command.environment(settings.read({"device": "cpu"}), HERE)["VLLM_CPU_KVCACHE_SPACE"] == "1"
+
+
+def test_every_flag_is_one_that_both_ends_of_the_line_have():
+    everything = {
+        **dict.fromkeys(command.FLAGS, True), **dict.fromkeys(command.SWITCHES, "off"), "max_model_len": 4096,
+        "max_num_batched_tokens": 4096, "block_size": 128, "kv_offloading_size": 1, "dtype": "float16",
+        "quantization": "ascend", "load_format": "sharded_state", "seed": 1, "generation_config": "vllm",
+        "tool_call_parser": "hermes", "reasoning_parser": "qwen3", "chat_template": "/t",
+        "scheduling_policy": "priority",
+        "stream_interval": 2, "prefill_context_parallel_size": 2, "decode_context_parallel_size": 2,
+        "pipeline_parallel_size": 2, "log_requests": True, "cudagraph_mode": "NONE", "speculative_method": "ngram",
+        "num_speculative_tokens": 2, "additional": {"enable_mlapo": False}, "nodes": 2,
+    }  # fmt: skip
+    argv = command.argv(settings.read(everything), Place("/m", "10.0.0.1", 18_000, 8, 0, ("10.0.0.1", "10.0.0.2")))
+    given = {flags.plain(word) for word in argv if word.startswith("--")}
+    assert len(given) > 35
+    assert given <= flags.known("0.23.0") and given <= flags.known("0.32.0")

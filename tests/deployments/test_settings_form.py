@@ -4,8 +4,8 @@ import pytest
 from django.http import QueryDict
 from django.utils import translation
 
-from deployments.serving import settings
 from deployments.services import settings_form
+from deployments.serving import settings
 
 
 @pytest.fixture(autouse=True)

@@ -85,6 +85,16 @@ def test_hardware_is_grouped_by_what_is_alike(seven):
     ]
 
 
+def test_a_fleet_of_many_takes_as_many_queries_as_one_server(client, seven, django_assert_max_num_queries):
+    for n in range(10, 40):
+        one = Server.objects.create(name=f"kp-{n}", family="910B3")
+        Npu.objects.create(server=one, device_index=0, npu_id=0, chip_id=0, bus_id="0000:01:00.0", name="910B3",
+                           memory_total_mb=65_536)  # fmt: skip
+    page(client, seven)
+    with django_assert_max_num_queries(45):
+        assert "1 more" not in page(client, seven).content.decode()
+
+
 def test_a_viewer_is_refused(seven, looked):
     viewer = Client(headers={"accept-language": "en"})
     viewer.force_login(User.objects.create_user("vera", role="viewer"))
@@ -102,7 +112,7 @@ def test_it_begins_with_the_best_plan_and_says_the_exact_command(client, seven, 
     assert 'name="name" value="seven-7b"' in text
     command = re.search(r'<pre class="command"[^>]*>(.*?)</pre>', text, re.S)[1]
     assert "vllm.entrypoints.openai.api_server" in command and "/models/seven" in command
-    assert "--max-model-len 16384" in re.sub(r"\s*\\\s*", " ", re.sub("<[^>]*>", "", command))
+    assert "--max-model-len 16384" in command
     assert "It is free." in text and "Somebody has it." in text and "taken" in text
 
 
@@ -166,7 +176,7 @@ def test_it_starts_with_only_what_differs(client, seven, looked):
         "replicas": "9",
         "spread": "pack",
     }
-    answer = client.post("/deployments/new", sent(seven, do="start", replicas="9", **given))
+    answer = client.post("/deployments/new", sent(seven, do="start", **given))
     assert answer.status_code == 302 and answer.url == "/deployments/seven-7b/"
     made = Deployment.objects.get()
     assert made.revision.settings == {"served_model_name": "seven", "tensor_parallel_size": 2}
@@ -212,6 +222,18 @@ def test_a_name_that_is_taken_gets_a_number(seven):
 @pytest.mark.parametrize("query", ["artifact=x", "artifact=99999999999999999999", "artifact=%00"])
 def test_a_strange_address_is_answered_in_words(client, query, db):
     assert client.get(f"/deployments/new?{query}").status_code in (400, 404, 422)
+
+
+def test_what_is_hostile_is_never_a_fault(client, seven, looked):
+    given = {"servers": ["kp 01", "x" * 400], "name": "<b>", "p-seed": "9" * 5000, "p-env": "A B=1", "spread": "no",
+             "replicas": "-1", "concurrency": "1e9", "guide": "=" * 5000, "p-additional": "[" * 5000}  # fmt: skip
+    for do in ("look", "plan-9-9", "start"):
+        assert client.post("/deployments/new", {**sent(seven, do=do), **given}).status_code < 500
+    kept = client.post(
+        "/deployments/new", sent(seven, do="start", **{"p-additional": '{"pa_shape_list": ["\\u0000"]}'})
+    )
+    assert kept.status_code < 500 and "cannot be kept" in kept.content.decode()
+    assert not Deployment.objects.exists()
 
 
 def test_the_part_beside_follows_what_is_typed(client, seven, looked):

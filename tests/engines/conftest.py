@@ -24,7 +24,11 @@ class Installed(NamedTuple):
     took_s: float
 
 
-LONG = ("test_evaluate.py", "test_sample_model.py")  # vLLM starts several times; the whole way has each of them once
+LONG = (
+    "test_evaluate.py",
+    "test_sample_model.py",
+    "test_serve_engine.py",
+)  # vLLM starts several times; the whole way has each of them once
 
 
 def pytest_collection_modifyitems(config, items):

@@ -194,7 +194,7 @@ def test_a_server_page_shows_tiles_processes_jobs_and_links(valkey, reader, djan
     job = Job.objects.create(server=server, kind="check", not_after=datetime.now(UTC))
     Minute.objects.create(server=server, at=datetime.now(UTC), data={"n": 60, "npus": {"0.0": [50, 1, 1, 1]}})
     told(server, npus=[npu(0, occ="ours"), npu(1)], processes=[process(0, attempt=f"a{job.pk}-1-00000000")])
-    with django_assert_max_num_queries(10):
+    with django_assert_max_num_queries(11):
         page = reader.get("/servers/kp-01/")
     text = page.content.decode()
     assert text.count('class="npu-tile"') == 2 and f'href="/jobs/{job.pk}/"' in text

@@ -10,7 +10,7 @@ from typing import Any
 
 from deployments.agent import devices, processes
 from deployments.agent.config import Config
-from deployments.agent.engines import probe, watch
+from deployments.agent.engines import folder, probe
 from deployments.agent.owners import Owners, user_of
 
 EVERY_S = 30.0
@@ -117,12 +117,19 @@ class Finder:
         """[{"key", "kind", "pid", "user", "container", "image", "model", "port", "npus", "health"}]; what is not known
         is None."""
         servers = self._servers()
-        ours = watch.sessions(self.config).keys() | self.owners.runners.keys()
+        ours = folder.sessions(self.config.state_dir).keys() | self.owners.runners.keys()
+        contained = self._contained()
         found = []
         for pid, (kind, words, stat) in servers.items():
-            if stat.ppid not in servers and stat.sid not in ours:
-                found.append(self._describe(pid, kind, words, stat))
+            if stat.ppid in servers or stat.sid in ours or port_of(kind, words) in contained:
+                continue
+            found.append(self._describe(pid, kind, words, stat))
         return found[:MOST]
+
+    def _contained(self) -> set[int]:
+        """The ports of our own engines that are in containers, whose processes have sessions of their own."""
+        specs = [place.spec or {} for place in folder.alive(self.config.state_dir)]
+        return {spec["port"] for spec in specs if spec.get("container") and spec.get("port")}
 
     def _servers(self) -> dict[int, tuple[str, list[str], processes.Stat]]:
         found = {}
@@ -137,38 +144,41 @@ class Finder:
         return found
 
     def _describe(self, pid: int, kind: str, words: list[str], stat: processes.Stat) -> dict[str, Any]:
-        folder = self.proc / str(pid)
-        port, container = port_of(kind, words), container_of(folder)
+        own = self.proc / str(pid)
+        port, container = port_of(kind, words), container_of(own)
         return {
             "key": f"{pid}-{stat.started}",
             "kind": kind,
             "pid": pid,
-            "user": user_of(folder),
+            "user": user_of(own),
             "container": container,
             "image": None,
             "model": option(words, "--served-model-name") or model_of(words),
             "port": port,
-            "npus": self._npus(folder, container),
-            "health": self._health(folder, kind, words, port),
+            "npus": self._npus(own, container),
+            "health": self._health(own, kind, words, port),
         }
 
-    def _npus(self, folder: Path, container: str | None) -> list[str] | None:
+    def _npus(self, own: Path, container: str | None) -> list[str] | None:
         """Bus ids of the devices it may see. Those of a container are counted anew there: not known."""
-        words = dict(word.partition(b"=")[::2] for word in _bytes(folder / "environ").split(b"\0"))
+        words = dict(word.partition(b"=")[::2] for word in _bytes(own / "environ").split(b"\0"))
         said = words.get(b"ASCEND_RT_VISIBLE_DEVICES", b"").decode(errors="replace")
         if container or not said:
             return None
         return bus_ids(self.config.state_dir, said)
 
-    def _health(self, folder: Path, kind: str, words: Sequence[str], port: int | None) -> str | None:
-        """ "ok", "failing" or "silent"; None where it cannot be asked, in a network of its own for instance."""
-        if kind != "vllm" or port is None or _namespace(folder) != _namespace(self.proc / "self"):
+    def _health(self, own: Path, kind: str, words: Sequence[str], port: int | None) -> str | None:
+        """ "ok" or "failed"; None where it cannot be asked, in a network of its own for instance, or nobody listens on
+        its port: it may be loading."""
+        if kind != "vllm" or port is None or _namespace(own) != _namespace(self.proc / "self"):
             return None
         if option(words, "--ssl-certfile"):
             return None
         at = probe.address_of({"address": option(words, "--host"), "port": port})
-        status = probe.health(at, HEALTH_S).status
-        return "silent" if status is None else "ok" if status == probe.OK else "failing"
+        answer = probe.health(at, HEALTH_S)
+        if answer.status is None and answer.problem != "timeout":
+            return None
+        return "ok" if answer.status == probe.OK else "failed"
 
 
 def bus_ids(state_dir: Path, indexes: str) -> list[str] | None:
@@ -181,15 +191,15 @@ def bus_ids(state_dir: Path, indexes: str) -> list[str] | None:
     return list(dict.fromkeys(str(one) for one in found))
 
 
-def container_of(folder: Path) -> str | None:
+def container_of(own: Path) -> str | None:
     """The first 12 digits of its container's id."""
-    found = CONTAINER.search(_bytes(folder / "cgroup").decode(errors="replace"))
+    found = CONTAINER.search(_bytes(own / "cgroup").decode(errors="replace"))
     return found[1][:12] if found else None
 
 
-def _namespace(folder: Path) -> str | None:
+def _namespace(own: Path) -> str | None:
     try:
-        return str((folder / "ns" / "net").readlink())
+        return str((own / "ns" / "net").readlink())
     except OSError:
         return None
 

@@ -172,6 +172,15 @@ def alive(state_dir: Path) -> list[Folder]:
     return [place for place in below(state_dir) if place.is_kept or place.has_engine]
 
 
+def sessions(state_dir: Path) -> dict[int, str]:
+    """Which session is which living engine's."""
+    found = {}
+    for place in below(state_dir):
+        if (who := place.engine) is not None and processes.lives(who):
+            found[who.pid] = place.name
+    return found
+
+
 def keepers(state_dir: Path) -> list[int]:
     return [pid for place in below(state_dir) if (pid := place.keeper) is not None]
 

@@ -8,8 +8,9 @@ import time
 from collections import deque
 
 from deployments.agent.engines.folder import Folder
-from deployments.agent.engines.logfile import Capture, Pieces
+from deployments.agent.engines.logfile import Capture
 from deployments.agent.engines.now import Now
+from deployments.agent.engines.pieces import Pieces
 from deployments.agent.engines.progress import Progress
 from deployments.steps import Text
 
@@ -143,11 +144,15 @@ class Hearing:
         self.pieces.event("engine", **event)
 
     def end_piece(self, state: str, code: int | None, reason: Text | None, *, more: bool) -> None:
+        """Where none is open, one is made for these last words."""
+        if self.pieces.writer is None and self.pieces.next_begin is None:
+            self.begin_piece()
         self.news(at_once=True)
         self.pieces.end(state, code, reason, more=more)
 
     def begin_piece(self) -> None:
-        """A new piece, and in it how the engine is."""
+        """A new piece, and in it how the engine is; one that is open ends."""
+        self.pieces.end("succeeded", None, None, more=True)
         self.pieces.begin()
         self.pieces.mend()
         self.told = ""

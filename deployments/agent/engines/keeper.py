@@ -41,6 +41,7 @@ MAX_PAUSE_S = 60.0
 WINDOW_S = 600.0
 MOST_DEATHS = 5
 READY_S = 1800.0
+ONCE_PAUSE_S = 10.0  # systemd's, as `serving/unit.py` has it
 GAVE_UP = 1  # exit code
 
 
@@ -283,20 +284,22 @@ class Keeper:
         deaths = [one for one in [*self.place.deaths, at] if at - WINDOW_S <= one <= at]
         with contextlib.suppress(OSError):
             self.place.note_deaths(deaths)
-        if len(deaths) > int(self.spec.get("max_restarts", MOST_DEATHS)) or self.once:
-            self._give_up(code, reason if self.once else words.loop(len(deaths), reason))
+        most = int(self.spec.get("max_restarts", MOST_DEATHS))
+        if len(deaths) > (most - 1 if self.once else most):  # systemd gives up at that number itself
+            self._give_up(code, words.loop(len(deaths), reason))
             return
-        pause = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2 ** (len(deaths) - 1))
+        pause = ONCE_PAUSE_S if self.once else min(MAX_PAUSE_S, FIRST_PAUSE_S * 2 ** (len(deaths) - 1))
         self.start_at = time.monotonic() + pause
         self.now.put(restarts=int(self.now.fields["restarts"]) + 1)
         self.hearing.put("loading", words.again(pause, reason))
         self.hearing.end_piece("failed", code, reason, more=True)
+        if self.once:
+            self.verdict = GAVE_UP
 
     def _give_up(self, code: int | None, reason: Text) -> None:
         self.hearing.put("failed", reason)
-        if not self.once:  # systemd counts for itself
-            with contextlib.suppress(OSError):
-                self.place.fail(reason)
+        with contextlib.suppress(OSError):
+            self.place.fail(reason)
         self.hearing.end_piece("failed", code, reason, more=False)
         self.verdict = GAVE_UP
 

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from deployments.agent import ROOT, processes
+from deployments.agent import ROOT
 from deployments.agent.config import Config
 from deployments.agent.engines import folder
 from deployments.agent.engines.folder import Folder
@@ -65,15 +65,6 @@ def spawn(place: Folder, config: Config) -> "subprocess.Popen[bytes]":
         )  # fmt: skip
     finally:
         os.close(own)
-
-
-def sessions(config: Config) -> dict[int, str]:
-    """Which session is which engine's."""
-    found = {}
-    for place in folder.every(config):
-        if (who := place.engine) is not None and processes.lives(who):
-            found[who.pid] = place.name
-    return found
 
 
 def end(places: Sequence[Folder], *, for_good: bool) -> list[Folder]:

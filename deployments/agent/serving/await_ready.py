@@ -4,6 +4,7 @@ What its keeper says (`now.json`) is passed on as lines and items. It ends early
 the keeper gives up; a node that only computes for another is ready when it has lived for a moment.
 """
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +21,10 @@ EVERY_S = 0.25
 ALONE_S = 30.0  # so long nobody may keep it
 REST_S = 2.0
 TRIES = 2
-LIVES_S = 15.0  # a node that only computes for another
+LIVES_S = 45.0  # a node that only computes for another
+AGAIN = re.compile(
+    r" (?:It is started again in [0-9.]+ s\.|[0-9.]+ 秒后重新启动。)$"
+)  # by its keeper; not after we stop it
 FACTS = {
     "version": Text("vLLM 版本", "Version of vLLM"),
     "weights_gb": Text("权重 GB", "Weights, GB"),
@@ -82,7 +86,7 @@ def work(ask: Ask, config: Config) -> int:
         now, at = own.now(), time.monotonic()
         teller.tell(now)
         state = now.get("state")
-        if state == "ready" or (ask.is_follower and _lives(own, began)):
+        if _lives(own, now) if ask.is_follower else state == "ready":
             program.say(f"就绪，用时 {at - began:.0f} 秒。", f"Ready after {at - began:.0f} s.")
             _rest(own, teller)
             return 0
@@ -113,10 +117,10 @@ def _rest(own: Engine, teller: Teller) -> None:
         teller.tell(own.now())
 
 
-def _lives(own: Engine, began: float) -> bool:
-    """Whether the engine of a node that answers nobody has lived for a while."""
-    started = own.leader()
-    return bool(started and own.members()) and time.monotonic() - began >= LIVES_S
+def _lives(own: Engine, now: Mapping[str, Any]) -> bool:
+    """Whether the engine of a node that answers nobody has lived for a while since its newest start."""
+    at = now.get("started_at")
+    return isinstance(at, (int, float)) and time.time() - at >= LIVES_S and bool(own.leader() and own.members())
 
 
 def failed(own: Engine, now: Mapping[str, Any], *, gone: bool = False) -> Stopped:
@@ -124,7 +128,7 @@ def failed(own: Engine, now: Mapping[str, Any], *, gone: bool = False) -> Stoppe
     if known := found_in(own, died=True):
         return Stopped(*known)
     if why := pair(now.get("reason")):
-        return Stopped(*why)
+        return Stopped(AGAIN.sub("", why.zh), AGAIN.sub("", why.en))
     if gone:
         return Stopped(
             "看护引擎的程序已不在，引擎没有就绪。请查看引擎日志，再重试。",

@@ -17,6 +17,7 @@ from deployments.steps import Text
 
 PATIENCE_S, EVERY_S = 180.0, 1.0
 MARGIN_MB = 400  # readings of an idle card differ by so much
+LOOSE_MB = 1100  # before a start, when no reading of the same card is at hand: what placement takes, too
 # MB in use with nothing on the card, by what the names of its chips begin with (npu-smi info of idle servers).
 IDLE_MB = (("310P", 1600), ("910", 3500), ("950", 5900), ("A2", 3500), ("A3", 3500), ("A5", 5900))
 TITLE = Text("NPU 显存", "Memory of the NPU")
@@ -32,7 +33,7 @@ def by_chip(*names: str | None) -> int | None:
     return None
 
 
-def limits(ask: Ask, before: Mapping[str, int], there: Sequence[Seen]) -> dict[str, int]:
+def limits(ask: Ask, before: Mapping[str, int], there: Sequence[Seen], margin_mb: int = MARGIN_MB) -> dict[str, int]:
     """{name: MB below which the NPU is idle}, of those for which that is known."""
     found = {}
     for one in there:
@@ -41,7 +42,7 @@ def limits(ask: Ask, before: Mapping[str, int], there: Sequence[Seen]) -> dict[s
         else:
             known = ask.idle_mb or by_chip(one.chip, ask.family)
         if known is not None:
-            found[one.name] = known + MARGIN_MB
+            found[one.name] = known + margin_mb
     return found
 
 

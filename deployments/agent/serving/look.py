@@ -198,7 +198,7 @@ def cards(ask: Ask, config: Config) -> None:
             "and place the replica on NPUs that are there.",
         )
     chosen = [there[name] for name in ask.npus]
-    most = idle.limits(ask, {}, chosen)
+    most = idle.limits(ask, {}, chosen, idle.LOOSE_MB)
     for one in chosen:
         bad = one.pids or one.health not in WELL or idle.busy([one], most)
         verdict = "failed" if bad else "ok" if one.health in (None, "OK") else "warning"

@@ -1,7 +1,10 @@
 """`python -m deployments.agent.serving.put e12 …`: write down what the engine is, for its keeper."""
 
 import base64
+import dataclasses
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,22 +13,25 @@ from deployments.agent.indexed import opened
 from deployments.agent.serving import engine, npus, program, stop
 from deployments.agent.serving.program import Stopped
 from deployments.agent.serving.settle import PUT
-from deployments.serving import command, nodes, settings
+from deployments.agent.tools import Run, run_tool
+from deployments.serving import command, container, nodes, settings
 from deployments.serving.asked import Ask
 from deployments.serving.fields import Settings
-from deployments.steps import PYTHON, BadParams, resolve
+from deployments.steps import BadParams
 
-MAX_RESTARTS = 5
-IN_CONTAINER = "deployments.agent.serving.in_container"
+MAX_RESTARTS, ASK_S = 5, 15.0
+# `2: eth0    inet 192.0.2.7/24 brd 192.0.2.255 scope global eth0\       valid_lft forever`
+ADDRESS = re.compile(r"\d+:\s+(\S+)\s+inet6?\s+([0-9a-fA-F.:]+)/")
 
 
 def work(ask: Ask, config: Config) -> int:
+    ask = with_interface(ask)
     own, chosen = engine.of(config, ask.name), wanted(ask)
     levels = idle_levels(ask)
     if own.is_kept():  # one that has given up stays: it would go by what it read before
         stop.stop(own)
     Path(PUT).touch()
-    own.write(spec(ask, chosen, key(ask, config), levels, folder=str(own.folder)), levels)
+    own.write(spec(ask, chosen, key(ask, config), levels), levels)
     if not own.is_kept():
         own.wish("stop")  # nobody starts it before the next step
     program.say(f"已写入 {own.folder}/spec.json。", f"Written: {own.folder}/spec.json.")
@@ -44,6 +50,20 @@ def wanted(ask: Ask) -> Settings:
             f"代理不认识这些设置（{words}）。请升级代理，或新建一个版本。",
             f"The agent does not know these settings ({english}). Upgrade the agent, or make a new revision.",
         ) from error
+
+
+def with_interface(ask: Ask, run: Run = run_tool) -> Ask:
+    """Between nodes, the interface that has our own address, where nobody has named one."""
+    if len(ask.addresses) < 2 or ask.interface:
+        return ask
+    output = run(["ip", "-o", "addr"], env={**os.environ, "LC_ALL": "C"}, timeout_s=ASK_S)
+    return dataclasses.replace(ask, interface=interface_of(output.text, ask.addresses[ask.rank]))
+
+
+def interface_of(text: str, address: str) -> str:
+    """Of what `ip -o addr` prints; '' where none has the address."""
+    found = (match for line in text.splitlines() if (match := ADDRESS.match(line)))
+    return next((match[1] for match in found if match[2] == address), "")
 
 
 def key(ask: Ask, config: Config) -> str:
@@ -67,8 +87,8 @@ def idle_levels(ask: Ask) -> dict[str, int]:
     return {one.name: one.used_mb for one in npus.look() if one.name in ask.npus and one.used_mb is not None}
 
 
-def spec(ask: Ask, chosen: Settings, api_key: str, levels: dict[str, int], folder: str) -> dict[str, Any]:
-    """What the keeper starts; in a container, a program of ours that finds the devices and becomes the client."""
+def spec(ask: Ask, chosen: Settings, api_key: str, levels: dict[str, int]) -> dict[str, Any]:
+    """What the keeper starts; of a container its client, in the foreground."""
     where = nodes.place(ask, len(ask.npus))
     inner, env = nodes.argv(chosen, where), command.environment(chosen, where)
     made: dict[str, Any] = {
@@ -100,9 +120,9 @@ def spec(ask: Ask, chosen: Settings, api_key: str, levels: dict[str, int], folde
             "image": chosen.image,
             "inner": inner,
             "several": len(ask.addresses) > 1,
-            "argv": [*resolve([PYTHON]), "-m", IN_CONTAINER, folder],
             "activate": "",
         }
+        made["argv"] = container.command(made)
     return made
 
 

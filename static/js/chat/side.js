@@ -21,7 +21,7 @@ export class Side {
   }
 
   add(who, css) {
-    const item = element("li", css), content = element("div");
+    const item = element("div", css), content = element("div");
     item.append(element("span", "who", who), content);
     this.list.append(item);
     return content;

@@ -1,0 +1,90 @@
+"""Where to go from the page of a deployment: what can be done with it, other pages about it, how it is called."""
+
+import json
+import shlex
+from typing import NamedTuple
+
+from django.utils.translation import gettext as _
+
+from deployments import kinds
+from deployments.models import Artifact, Deployment
+from deployments.services.deployment_page import Page, address
+
+
+class Action(NamedTuple):
+    """A button: `url` is a page that asks once more, or with `post` acts at once."""
+
+    title: str
+    url: str
+    css: str = ""
+    post: bool = False
+
+
+def actions(page: Page) -> list[Action]:
+    """For who may operate, the usual ones first; a page that is not there gives no button."""
+    deployment = page.deployment
+    pause = (_("Resume"), "deployment-resume") if deployment.paused else (_("Pause"), "deployment-pause")
+    wanted = [
+        (_("Change settings"), "deployment-change", "primary", False),
+        (_("Scale"), "deployment-scale", "", False),
+    ]
+    if deployment.stopped:
+        wanted += [(_("Start"), "deployment-start", "", False)]
+    else:
+        again = (_("Try again"), "deployment-start") if page.has_failed else (_("Restart"), "deployment-restart")
+        wanted += [(*again, "", False), (_("Stop"), "deployment-stop", "danger", False)]
+    wanted += [
+        (*pause, "", True),
+        (_("Edit"), "deployment-edit", "", False),
+        (_("Delete"), "deployment-delete", "danger", False),
+    ]
+    found = [Action(one[0], address(f"deployments:{one[1]}", deployment.name), *one[2:]) for one in wanted]
+    return [one for one in found if one.url]
+
+
+def ways_on(deployment: Deployment) -> list[Action]:
+    """Pages about it that others make."""
+    wanted = [
+        (_("Playground"), "playground", [deployment.name]),
+        (_("Benchmarks"), "benchmark-list", [deployment.name]),
+        *([(_("Gateway"), "gateway-detail", [deployment.name])] if getattr(deployment, "gateway", None) else []),
+    ]
+    found = [Action(title, address(f"deployments:{name}", *args)) for title, name, args in wanted]
+    return [one for one in found if one.url]
+
+
+class Sample(NamedTuple):
+    """A model that can be served now, if any, and the form that writes the sample model, if there is one."""
+
+    model: Artifact | None
+    url: str
+
+
+def sample_model() -> Sample:
+    """For a console on which nothing is served yet."""
+    rows = Artifact.objects.filter(simulated=False, format__in=("hf", "quantized"), places__gone_at=None)
+    model = rows.exclude(places=None).order_by("bytes").first()
+    url = address("deployments:job-new")
+    return Sample(model, f"{url}?kind=sample_model" if url and "sample_model" in kinds.offered() else "")
+
+
+def calls(page: Page) -> list[tuple[str, str]]:
+    """(what it is written in, the text) to copy; [] where nothing answers yet."""
+    if not page.endpoint:
+        return []
+    hello = json.dumps(_("Hello"), ensure_ascii=False)
+    model = json.dumps(page.model_name, ensure_ascii=False)
+    body = shlex.quote(f'{{"model": {model}, "messages": [{{"role": "user", "content": {hello}}}]}}')
+    curl = (
+        f"curl {page.endpoint}/chat/completions \\\n"
+        '  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\\n'
+        f"  -d {body}"
+    )
+    python = (
+        "import os\nfrom openai import OpenAI\n\n"
+        f'client = OpenAI(base_url="{page.endpoint}", api_key=os.environ["KEY"])\n'
+        f"stream = client.chat.completions.create(\n    model={model}, stream=True,\n"
+        f'    messages=[{{"role": "user", "content": {hello}}}],\n)\n'
+        'for piece in stream:\n    print(piece.choices[0].delta.content or "", end="", flush=True)'
+    )
+    return [("curl", curl), ("Python", python)]
