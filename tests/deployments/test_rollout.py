@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from console.errors import Conflict
 from console.models import Alert
@@ -14,6 +14,12 @@ from tests.deployments.deployments_bench import SETTINGS, Fleet
 pytestmark = [pytest.mark.django_db(transaction=True)]
 LONGER = {**SETTINGS, "max_model_len": 4096}
 LONGEST = {**SETTINGS, "max_model_len": 8192}
+
+
+@pytest.fixture(autouse=True)
+def in_english():
+    with translation.override("en"):
+        yield
 
 
 @pytest.fixture
