@@ -63,12 +63,26 @@ def job_ended(job: Job, attempt: object = None) -> None:
 def settle(replica: Replica) -> bool:
     """Let the row follow from how its jobs have ended; whether it has changed. Under the replica's lock."""
     before = values(replica)
-    stop, serve = replica.stop_job, replica.serve_job
+    stop, serve = _stopping(replica), replica.serve_job
     if stop is not None and stop.state in ENDED:
         _stop_ended(replica, stop)
     elif serve is not None and serve.state in ENDED and stop is None:
         _serve_ended(replica, serve)
     return _save_changed(replica, before)
+
+
+def _stopping(replica: Replica) -> Job | None:
+    """The job by which it is being stopped. Over several servers there is one on each, queued in the order of their
+    ids: where one has done its work, the next that has not is what the replica waits for, and fails by."""
+    stop = replica.stop_job
+    if stop is None or stop.state != JobState.SUCCEEDED or not replica.nodes:
+        return stop
+    others = Job.objects.filter(kind=stop.kind, params__replica=replica.pk, pk__gt=stop.pk)
+    following = others.exclude(state=JobState.SUCCEEDED).order_by("pk").first()
+    if following is not None:
+        replica.stop_job = stop = following
+        replica.save(update_fields=["stop_job"])
+    return stop
 
 
 def _serve_ended(replica: Replica, job: Job) -> None:
