@@ -116,7 +116,7 @@ def _check(row: Server) -> None:
     if not row.is_offline and (serving := serve_uses.on_server(row)):
         raise Conflict(
             _("Deployments serve from %(name)s: %(names)s.") % {"name": row.name, "names": ", ".join(serving[:5])},
-            _("Stop them, or leave the server out of them, and wait until their replicas have ended."),
+            _("Stop them, or leave the server out of them, and move their gateways; wait until all has ended."),
             code="serves",
         )
 

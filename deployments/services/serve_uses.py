@@ -6,7 +6,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 
 from deployments.artifacts import paths
-from deployments.models import ArtifactPlace, Replica, Server
+from deployments.models import ArtifactPlace, Gateway, Replica, Server
 from deployments.models.deployment import GONE
 from deployments.services import model_uses
 from deployments.services.model_uses import Use
@@ -23,10 +23,11 @@ def replicas(place: ArtifactPlace) -> Iterator[Use]:
 
 
 def on_server(server: Server) -> list[str]:
-    """Names of the deployments of which a replica is there, or a part of one, sorted."""
+    """Names of the deployments of which a replica is there, a part of one, or the gateway, sorted."""
     rows = Replica.objects.there().select_related("deployment").order_by("deployment__name")
     found = rows.only("server_id", "nodes", "deployment__name")
-    return sorted({row.deployment.name for row in found if server.pk in row.server_ids})
+    gateways = Gateway.objects.filter(server=server, enabled=True).values_list("deployment__name", flat=True)
+    return sorted({*gateways, *(row.deployment.name for row in found if server.pk in row.server_ids)})
 
 
 def page_of(name: str) -> str:
