@@ -239,6 +239,7 @@ def _abandon(seen: Picture, action: Action) -> None:
     row.state = ReplicaState.STOPPED if job is None else ReplicaState.DRAINING
     row.ended_at = seen.now if job is None else None
     row.reason = list(reconcile_reasons.server_gone(row))
+    alerts.resolve("replica-not-stopped", f"replica:{row.pk}")
     row.save(update_fields=["stop_job", "progress", "drain_until", "state", "ended_at", "reason"])
     audit.record(None, "replica.given_up", seen.deployment, replica=row.n, server=row.server.name)
 

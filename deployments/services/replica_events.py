@@ -99,10 +99,10 @@ def _loads_first(replica: Replica) -> bool:
 
 def _stop_ended(replica: Replica, job: Job) -> None:
     if job.state == JobState.SUCCEEDED:
+        alerts.resolve("replica-not-stopped", f"replica:{replica.pk}")
         if replica.state not in GONE:
             replica.state, replica.reason, replica.progress = ReplicaState.STOPPED, None, None
             replica.ended_at = timezone.now()
-            alerts.resolve("replica-not-stopped", f"replica:{replica.pk}")
     elif job.state in ABORTED and replica.engine.get("not_stopped") != job.pk:
         replica.engine = {**replica.engine, "not_stopped": job.pk}  # said once for each job
         replica.reason = replica.reason if replica.state in GONE else job.reason

@@ -233,6 +233,21 @@ def test_one_that_was_to_be_stopped_there_ends_as_well(fleet, made, operator):
         fleet.engines.end(made.replica_set.get(n=1).stop_job, JobState.FAILED, ["x", "nobody knows"])
     fleet.settle(made)
     assert states(made) == [(1, "stopped"), (2, "stopped")] and not PortLease.objects.exists()
+    assert not Alert.objects.filter(name="replica-not-stopped", ended_at=None).exists()
+
+
+def test_the_alert_of_a_failed_replica_that_was_not_stopped_ends_with_another_try(fleet, made, operator):
+    fleet.settle(made)
+    fleet.engines.say(made.replica_set.get(n=1), "failed", reason=["反复退出", "it ended again and again"])
+    reconcile.look(made.pk)
+    row = made.replica_set.get(n=1)
+    assert (row.state, row.stop_job.kind) == ("failed", "stop")
+    fleet.engines.end(row.stop_job, JobState.FAILED, ["x", "stuck"])
+    assert Alert.objects.filter(name="replica-not-stopped", ended_at=None).count() == 1
+    deployments.stop_again(made, 1, by=operator)
+    fleet.settle(made)
+    assert not Alert.objects.filter(name="replica-not-stopped", ended_at=None).exists()
+    assert not PortLease.objects.filter(replica=row).exists()
 
 
 def test_while_the_console_doubts_itself_nothing_is_done(fleet, made, monkeypatch):
