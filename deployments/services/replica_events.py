@@ -19,6 +19,7 @@ from deployments.steps import Text
 SET_BACK_S = 60  # a keeper whose time is further behind than this has had its clock set, and is not late
 ABORTED = (JobState.FAILED, JobState.CANCELLED)
 STOPPED_BY_HAND = Text("引擎在服务器上被停止，不是由控制台停止的", "It was stopped on its server, not by the console")
+NO_REASON_KNOWN = Text("原因未知", "the reason is not known")
 NO_REASON = Text("启动作业没有成功", "The job that was to start it did not succeed")
 ROW = (
     "state", "progress", "reason", "engine", "restarts", "ready_at", "ended_at", "heard_at", "drain_until", "cut",
@@ -46,6 +47,19 @@ def fold(log: EngineLog, event: dict[str, Any], at: datetime) -> bool:
         progress, reason = replica_now.progress(event.get("progress")), replica_now.pair(event.get("reason"))
         return _take(replica, event["state"], progress, reason, replica_now.facts(event.get("facts")), said_at, {})
     return False
+
+
+def node_failed(replica: Replica, server: int, reason: list[str] | None) -> bool:
+    """Another of its servers has given its part up, and the rest does not serve without it; whether the row has
+    changed. While a job starts it, that job's end says so. Under the replica's lock."""
+    job = replica.serve_job
+    if replica.state in (*GONE, ReplicaState.DRAINING) or (job is not None and job.state not in ENDED):
+        return False
+    before = values(replica)
+    name = next((str(node.get("name", "")) for node in replica.nodes if node["server"] == server), "")
+    zh, en = reason or NO_REASON_KNOWN
+    fail(replica, [f"节点 {name}：{zh}", f"Node {name}: {en}"])
+    return _save_changed(replica, before)
 
 
 def job_ended(job: Job, attempt: object = None) -> None:

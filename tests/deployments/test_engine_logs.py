@@ -88,6 +88,18 @@ def test_each_server_of_a_replica_has_pieces_of_its_own(server, replica, piece):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("more", "state"), [(True, "ready"), (False, "failed")])
+def test_where_another_server_gives_its_part_up_the_replica_has_failed(server, replica, piece, more, state):
+    other = Server.objects.create(name="kp-02")
+    nodes = [{"server": one.pk, "name": one.name, "rank": rank} for rank, one in enumerate((server, other))]
+    Replica.objects.update(nodes=nodes, state="ready")
+    ended = Spool(piece.attempt_id).event(e="ended", state="failed", exit=1, reason=["卡丢失", "lost"], more=more)
+    done = store(other, ended)
+    replica.refresh_from_db()
+    assert replica.state == state and bool(done.replicas) is (not more)
+    assert more or replica.reason == ["节点 kp-02：卡丢失", "Node kp-02: lost"]
+
+
 def test_lines_of_jobs_and_engines_are_stored_in_one_go(server, attempt, spool, piece):
     store(server, spool.chunk(("o", "of a job")), piece.chunk(("o", "of an engine")))
     assert EngineChunk.objects.count() == 1 and attempt.chunks.count() == 1
