@@ -41,7 +41,7 @@ def lease(
         mine = rows.filter(replica=replica, gateway=gateway, purpose=purpose).first()
         if mine is not None and mine.port not in avoid:
             return mine.port
-        held = {*rows.values_list("port", flat=True), *avoid, *_of_others(server)}
+        held = {*rows.values_list("port", flat=True), *avoid, *_named(server), *_of_others(server)}
         port = _free(server, purpose, held)
         if mine is not None:
             mine.delete()
@@ -70,6 +70,22 @@ def _of_others(server: Server) -> set[int]:
     """Ports on which engines that are not ours were found."""
     there = ExternalEngine.objects.filter(server=server, gone_at=None).exclude(port=None)
     return {port for port in there.values_list("port", flat=True) if port is not None}
+
+
+def promised(server: Server, *, but: Gateway) -> set[int]:
+    """Ports of a server that somebody else than this gateway has."""
+    leases = PortLease.objects.filter(server=server).exclude(gateway=but).exclude(replica__state__in=GONE)
+    leased = {
+        port + n for port, purpose in leases.values_list("port", "purpose") for n in range(RANGES[purpose][1])
+    }
+    return {*leased, *_named(server, but), *_of_others(server)}
+
+
+def _named(server: Server, but: Gateway | None = None) -> set[int]:
+    """Ports of gateways there, which somebody may have named without a lease."""
+    found = Gateway.objects.filter(server=server, enabled=True).exclude(port=0)
+    found = found.exclude(pk=but.pk) if but else found
+    return set(found.values_list("port", flat=True))
 
 
 def _free(server: Server, purpose: str, held: set[int]) -> int:
