@@ -2,12 +2,13 @@
 
 import json
 
+import django_rq
 import pytest
 
 from console import streams
 from deployments import ingest
 from deployments.models import Deployment, EngineChunk, EngineLog, Replica, Revision, Server
-from deployments.services import engine_logs
+from deployments.services import engine_logs, remedy_asking
 from deployments.topics import present_replica, replica_history
 from tests.console.test_ingest import Turns
 from tests.job_fixtures import Spool
@@ -179,3 +180,22 @@ def test_old_pieces_go_and_the_one_that_is_written_stays(server, replica, monkey
         EngineLog.objects.create(pk=f"e{replica.pk}-{n}", replica=replica, server=server, n=n, done=n != 1)
     assert engine_logs.prune() == 2
     assert list(EngineLog.objects.values_list("n", flat=True)) == [1, 4, 5], "piece 1 has not ended"
+
+
+def test_thousands_of_events_write_the_replica_once_and_ask_once(
+    server, replica, piece, valkey, django_capture_on_commit_callbacks, django_assert_max_num_queries
+):
+    """A hostile server fills a chunk with changes: neither the others nor the console's queue pay for it."""
+    states = [{"e": "engine", "state": ("ready", "degraded")[n % 2], "reason": ["x", "x"]} for n in range(1000)]
+    chunk = piece.chunk(*[("v", json.dumps(event)) for event in states])
+    with django_capture_on_commit_callbacks(execute=True) as asked, django_assert_max_num_queries(20):
+        store(server, chunk)
+    replica.refresh_from_db()
+    assert replica.state == "degraded" and len(asked) <= 4  # two questions, each of which queues one job
+    queued = len(django_rq.get_queue("default"))
+    for n in range(2, 12):
+        with django_capture_on_commit_callbacks(execute=True):
+            store(server, Spool(f"e{replica.pk}-{n}").event(e="ended", state="failed"))
+    assert len(django_rq.get_queue("default")) <= queued + 1
+    assert remedy_asking.take(f"e{replica.pk}") == (f"e{replica.pk}-11", True)
+    assert remedy_asking.take(f"e{replica.pk}") is None
