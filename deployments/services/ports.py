@@ -1,6 +1,7 @@
 """Ports that engines and gateways listen on: each is leased for as long as its replica or gateway lives, out of ranges
 that the site sets. Also the address of a server that they are bound to."""
 
+import ipaddress
 from collections.abc import Collection
 
 from django.conf import settings
@@ -114,7 +115,11 @@ def address_of(server: Server) -> str:
             return told[role]
     if server.is_local and _is_alone(server):
         return LOOPBACK
-    guessed = {row["role"]: row["address"] for row in reversed(inventory.guessed_roles(server))}
+    guessed = {
+        row["role"]: row["address"]
+        for row in reversed(inventory.guessed_roles(server))
+        if _reaches_others(row["address"])
+    }
     for role in ("service", "management"):
         if guessed.get(role):
             return guessed[role]
@@ -125,6 +130,17 @@ def address_of(server: Server) -> str:
         _("Give it a service address on the page Edit of the server."),
         code="no_address",
     )
+
+
+def _reaches_others(address: str) -> bool:
+    """Whether it may be a server's own by which others reach it: what a server says of itself may be anything, and the
+    console, gateways and benchmarks send requests there."""
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    odd = known.is_loopback or known.is_link_local or known.is_multicast or known.is_unspecified
+    return not odd and "%" not in address
 
 
 def _is_alone(server: Server) -> bool:
