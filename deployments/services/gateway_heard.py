@@ -148,7 +148,8 @@ def _rows(value: Any) -> list[tuple[date, int, Counts]]:
 def _add(gateway: Gateway, day: date, key: int, more: Counts) -> None:
     row, _made = KeyUsage.objects.get_or_create(key_id=key, deployment_id=gateway.deployment_id, day=day)
     names = ("requests", "failed", "prompt_tokens", "completion_tokens")
-    KeyUsage.objects.filter(pk=row.pk).update(**{name: Least(F(name) + n, MOST_COUNT) for name, n in zip(names, more, strict=True)})
+    sums = {name: Least(F(name) + n, MOST_COUNT) for name, n in zip(names, more, strict=True)}
+    KeyUsage.objects.filter(pk=row.pk).update(**sums)
 
 
 def is_old(gateway: Gateway) -> bool:

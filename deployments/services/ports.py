@@ -76,9 +76,7 @@ def _of_others(server: Server) -> set[int]:
 def promised(server: Server, *, but: Gateway) -> set[int]:
     """Ports of a server that somebody else than this gateway has."""
     leases = PortLease.objects.filter(server=server).exclude(gateway=but).exclude(replica__state__in=GONE)
-    leased = {
-        port + n for port, purpose in leases.values_list("port", "purpose") for n in range(RANGES[purpose][1])
-    }
+    leased = {port + n for port, purpose in leases.values_list("port", "purpose") for n in range(RANGES[purpose][1])}
     return {*leased, *_named(server, but), *_of_others(server)}
 
 

@@ -267,7 +267,7 @@ def test_a_change_of_which_a_part_is_refused_changes_nothing(api, fleet, made):
         assert (made.title, made.labels, made.schedule) == ("", {}, [])
 
 
-HOSTILE = ["\ud800", "<script>alert(1)</script>", "=cmd|' /C calc'!A0", "a\nb", "x" * 400, "../../etc", "%00", "{{7*7}}"]
+HOSTILE = ["\ud800", "<script>alert(1)</script>", "=cmd|' /C calc'!A0", "a\nb", "x" * 400, "../../etc", "{{7*7}}"]
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
@@ -281,9 +281,10 @@ def test_hostile_texts_are_kept_or_refused_in_words(client, api, fleet, made, op
         ("PATCH", "/tiny", {"settings": {**SETTINGS, "env": {"A": text}, "extra": [text], text: text}}),
         ("PATCH", "/tiny", {"settings": {**SETTINGS, "additional": {"eplb_config": {text: text}}}}),
         ("PATCH", "/tiny", {"schedule": [{"at": text, "days": text, "replicas": text}]}),
-        ("POST", "/tiny/replicas/1/remedies", {"remedy": text[:80]}), ("POST", "/tiny/benchmarks", {"ticket": text[:90]}),
+        ("POST", "/tiny/replicas/1/remedies", {"remedy": text[:80]}),
+        ("POST", "/tiny/benchmarks", {"ticket": text[:90]}), ("POST", "/tiny/benchmarks", {"params": {text: text}}),
         ("POST", "", {"name": text[:63], "model": 1, "settings": {}}), ("DELETE", "/tiny", {"confirm": text[:63]}),
-        ("POST", "/tiny/benchmarks", {"gateway_key": text[:150]}), ("POST", "/tiny/benchmarks", {"params": {text: text}}),
+        ("POST", "/tiny/benchmarks", {"gateway_key": text[:150]}),
     ]  # fmt: skip
     token = ApiToken.make(operator, "operator")[1]
     for method, path, body in bodies:
