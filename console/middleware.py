@@ -1,6 +1,8 @@
 """Headers and errors that hold for every page."""
 
+import json
 import logging
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -108,6 +110,25 @@ class SignedInUnlessApi(LoginRequiredMiddleware):
         return super().process_view(request, view_func, view_args, view_kwargs)
 
 
+# An escape that may be half of a pair: what no encoding can write, so that neither database keeps it.
+HALF = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F]")
+
+
+def holds_half(request: HttpRequest) -> bool:
+    """True for half a character in JSON."""
+    if request.method not in ("POST", "PUT", "PATCH", "DELETE") or request.content_type in FORMS:
+        return False
+    if request.path.startswith(FILES) or not HALF.search(request.body):
+        return False
+    try:
+        json.dumps(json.loads(request.body), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        pass  # no JSON at all: who reads it says so
+    return False
+
+
 def holds_null(request: HttpRequest) -> bool:
     """True for a null character in address, form or JSON: no text that we keep may hold one, PostgreSQL refuses it."""
     if "\0" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
@@ -122,8 +143,8 @@ def holds_null(request: HttpRequest) -> bool:
 
 
 class ErrorsInWords:
-    """A ConsoleError that a page raises becomes its two sentences, as a page or as JSON; so do a null character and a
-    method that an address does not take."""
+    """A ConsoleError that a page raises becomes its two sentences, as a page or as JSON; so do a null character, half
+    a character and a method that an address does not take."""
 
     def __init__(self, get_response: Handler) -> None:
         self.get_response = get_response
@@ -134,6 +155,14 @@ class ErrorsInWords:
                 _("The request holds a null character."),
                 _("Take it out and send the request again."),
                 code="null_character",
+                status=400,
+            )
+            return in_words(request, refused)
+        if holds_half(request):
+            refused = Invalid(
+                _("The request holds half a character."),
+                _("Write its text as UTF-8 and send the request again."),
+                code="half_character",
                 status=400,
             )
             return in_words(request, refused)

@@ -58,6 +58,16 @@ def reconcile_later(deployment_id: int) -> str:
     return f"reconcile:later:{deployment_id}"
 
 
+def remedy_asked(replica: str) -> str:
+    """Set while the reading of a replica's log stands in the console's own queue."""
+    return f"remedy:asked:{replica}"
+
+
+def remedy_newest(replica: str) -> str:
+    """JSON [piece, died]: which piece of its log is to be read then."""
+    return f"remedy:newest:{replica}"
+
+
 # Rules about commands that older ones, Redis 7.0 for instance, do not know and then refuse; see enrol.set_users.
 NEWER_RULES = ["+client|setinfo", "-clusterscan"]
 

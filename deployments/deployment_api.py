@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from ninja import Field, Query, Router, Schema
@@ -139,7 +140,9 @@ def _would(found: Deployment, wanted: Change, revised: bool) -> dict[str, Any]:
     return scaling.plan(found, wanted.replicas if wanted.replicas is not None else found.replicas)
 
 
+@transaction.atomic
 def _change(found: Deployment, wanted: Change, revised: bool, by: User) -> None:
+    """All of it, or nothing where a part is refused."""
     names = {name: getattr(wanted, name) for name in deployments.SWITCHES}
     if switches := {name: value for name, value in names.items() if value is not None}:
         deployments.edit(found, switches, by=by)

@@ -41,7 +41,7 @@ def store(found: Mapping[int, Sequence[Chunk]], done: "Stored") -> None:
                 heads[key] = _head(server_id, chunk, replicas)
             _take(done, key, chunk, heads[key], made)
     EngineChunk.objects.bulk_create(made)
-    _save(heads.values())
+    _save([head for head in heads.values() if head is not None], [replicas[pk] for pk in sorted(done.replicas)])
 
 
 def _numbers(chunk: Chunk) -> tuple[int, int]:
@@ -92,9 +92,9 @@ def _fold(head: EngineLog, at: datetime, event: dict[str, Any], done: "Stored") 
         head.exit_code = exit_code if known else None
         head.reason = replica_now.pair(event.get("reason"))
         if event.get("state") == "failed":
-            remedy_asking.ask(head.pk, died=True)
+            head.died = True  # type: ignore[attr-defined]
     elif event.get("e") == "engine" and event.get("state") == "degraded":
-        remedy_asking.ask(head.pk, died=False)
+        head.degraded = True  # type: ignore[attr-defined]
     if head.server_id == head.replica.server_id:
         changed = replica_events.fold(head, event, at)
     else:  # the first of its servers speaks for the whole replica, unless another one gives up for good
@@ -102,10 +102,15 @@ def _fold(head: EngineLog, at: datetime, event: dict[str, Any], done: "Stored") 
         changed = gave_up and replica_events.node_failed(head.replica, head.server_id, head.reason)
     if changed:
         done.replicas[head.replica_id] = head.replica.deployment_id
-        reconcile_asking.ask(head.replica.deployment_id)
 
 
-def _save(heads: Iterable[EngineLog | None]) -> None:
+def _save(heads: Iterable[EngineLog], changed: Iterable[Replica]) -> None:
+    """Each row once, and each question once, however many events a log holds."""
     for head in heads:
-        if head is not None and getattr(head, "touched", False):
+        if getattr(head, "touched", False):
             head.save()
+        if hasattr(head, "died") or hasattr(head, "degraded"):
+            remedy_asking.ask(head.pk, died=hasattr(head, "died"))
+    for replica in changed:
+        replica.save(update_fields=replica_events.ROW)
+        reconcile_asking.ask(replica.deployment_id)

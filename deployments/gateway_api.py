@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from ninja import Field, Query, Router, Schema
@@ -85,10 +86,11 @@ def show_gateway(request: HttpRequest, name: str) -> HttpResponse:
 @router.patch("/gateways/{name}", summary="Another policy, address or server")
 def change_gateway(request: HttpRequest, name: str, wanted: ChangedGateway) -> HttpResponse:
     gateway, by = gateways.find(name), user_of(request)
-    if wanted.server:
-        gateway = gateways.move(gateway, find_server(wanted.server), by=by)
-    if wanted.policy is not None or wanted.address is not None:
-        gateway = gateways.change(gateway, by=by, policy=wanted.policy, address=wanted.address)
+    with transaction.atomic():  # all of it, or nothing where a part is refused
+        if wanted.server:
+            gateway = gateways.move(gateway, find_server(wanted.server), by=by)
+        if wanted.policy is not None or wanted.address is not None:
+            gateway = gateways.change(gateway, by=by, policy=wanted.policy, address=wanted.address)
     return Answer(gateway_json.of(gateway))
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from django.db.models import F
+from django.db.models.functions import Least
 from django.utils import timezone
 
 from console import untrusted
@@ -19,7 +20,9 @@ log = logging.getLogger(__name__)
 STATES = ("starting", "ready", "degraded", "failed", "stopped")
 INSTANCE = re.compile(r"[0-9a-f]{16}")
 MOST_ROWS, MOST_ENGINES, MOST_INSTANCES = 2000, 64, 8
-MOST_COUNT = 2**53
+MOST_COUNT = 10**12  # of one key and day: what a server makes up is kept, and summed, all the same
+MOST_ID = 2**53
+AGAIN_S = 60  # whoever answers and does not take it must not get an order with every sample
 KEPT_DAYS = 70
 WRITE_S = 5.0
 Counts = list[int]
@@ -29,7 +32,7 @@ def heard(server_id: int, told: Any, received: float) -> None:
     """Take what one server says of its gateways; a row is written where it differs, and every few seconds."""
     rows = [one for one in told[:50] if isinstance(one, dict)] if isinstance(told, list) else []
     by_number = {one["gateway"]: one for one in rows if isinstance(one.get("gateway"), int)}
-    mine = Gateway.objects.filter(server=server_id, pk__in=[n for n in by_number if 0 < n < MOST_COUNT])
+    mine = Gateway.objects.filter(server=server_id, pk__in=[n for n in by_number if 0 < n < MOST_ID])
     for gateway in mine.order_by("pk"):
         said = by_number[gateway.pk]
         at = datetime.fromtimestamp(received, UTC)
@@ -51,7 +54,9 @@ def _take(pk: int, said: Mapping[str, Any], at: datetime) -> None:
     gateway.state = "failed" if said.get("kept") is False and state != "stopped" else state
     gateway.reason = _pair(said.get("reason"))
     gateway.heard_at = at
+    again = gateway.enabled and gateway.applied < gateway.wished and _is_to_be_told(gateway, at)
     gateway.told = {
+        "again": [gateway.wished, int(at.timestamp())] if again else gateway.told.get("again"),
         "engines": _engines(said.get("engines")),
         "restarts": untrusted.whole(said.get("restarts"), 10**6),
         "seen": count(gateway, said, at),
@@ -60,8 +65,15 @@ def _take(pk: int, said: Mapping[str, Any], at: datetime) -> None:
     if not gateway.enabled and state == "stopped":
         ports.release(gateway=gateway)
         Gateway.objects.filter(pk=pk).update(port=0, router_port=0)
-    elif gateway.enabled and gateway.applied < gateway.wished and not _is_told(gateway):
+    elif again:
         gateways.tell(gateway)
+
+
+def _is_to_be_told(gateway: Gateway, at: datetime) -> bool:
+    """Whether it has not heard of it, or has heard and not taken it, and not just now."""
+    version, before = gateway.told.get("again") or (0, 0)
+    lately = version == gateway.wished and abs(at.timestamp() - before) < AGAIN_S
+    return not lately and not _is_told(gateway)
 
 
 def _is_told(gateway: Gateway) -> bool:
@@ -124,7 +136,7 @@ def _rows(value: Any) -> list[tuple[date, int, Counts]]:
         if not (isinstance(row, list) and len(row) == 6 and isinstance(row[0], str)):
             continue
         numbers = row[1:]
-        if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < MOST_COUNT for n in numbers):
+        if not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= MOST_COUNT for n in numbers):
             continue
         try:
             made.append((date.fromisoformat(row[0]), numbers[0], numbers[1:]))
@@ -136,7 +148,8 @@ def _rows(value: Any) -> list[tuple[date, int, Counts]]:
 def _add(gateway: Gateway, day: date, key: int, more: Counts) -> None:
     row, _made = KeyUsage.objects.get_or_create(key_id=key, deployment_id=gateway.deployment_id, day=day)
     names = ("requests", "failed", "prompt_tokens", "completion_tokens")
-    KeyUsage.objects.filter(pk=row.pk).update(**{name: F(name) + n for name, n in zip(names, more, strict=True)})
+    sums = {name: Least(F(name) + n, MOST_COUNT) for name, n in zip(names, more, strict=True)}
+    KeyUsage.objects.filter(pk=row.pk).update(**sums)
 
 
 def is_old(gateway: Gateway) -> bool:

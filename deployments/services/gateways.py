@@ -93,10 +93,10 @@ def make(
 
 def _row(deployment: Deployment, server: Server) -> Gateway:
     """The row of a deployment's gateway, locked; one on another server has to be removed there first."""
-    there = Gateway.objects.filter(deployment=deployment).first()
-    if there is None:
-        made = Gateway.objects.create(deployment=deployment, server=server)
-        return lock_gateway(made.pk)
+    # Two at once: the second finds the row of the first, and the job of that under way.
+    there, made = Gateway.objects.get_or_create(deployment=deployment, defaults={"server": server})
+    if made:
+        return lock_gateway(there.pk)
     if there.enabled and there.server_id != server.pk:
         raise Conflict(
             _("The gateway of %(name)s is on %(server)s.") % {"name": deployment.name, "server": there.server.name},
@@ -120,8 +120,16 @@ def check_idle(gateway: Gateway) -> None:
 
 
 def _lease(gateway: Gateway, port: int) -> None:
-    """A port that somebody names is theirs to answer for; others are leased. Raises Conflict."""
+    """A port that somebody names is theirs to answer for, but none that is promised; others are leased. Raises
+    Conflict."""
     if port:
+        if port in ports.promised(gateway.server, but=gateway):
+            raise Conflict(
+                _("Port %(port)s of %(server)s is promised to another engine or gateway.")
+                % {"port": port, "server": gateway.server.name},
+                _("Leave it empty to have one chosen."),
+                code="port_taken",
+            )
         gateway.port = port
     elif not gateway.port:
         gateway.port = ports.lease(gateway.server, gateway=gateway, purpose="gateway")
@@ -133,7 +141,8 @@ def _check(address: str, port: int, policy: str) -> None:
     """Raises Invalid."""
     if address:
         try:
-            ipaddress.ip_address(address)
+            if "%" in str(ipaddress.ip_address(address)):  # a zone may be any text, and no server keeps one
+                raise ValueError(address)
         except ValueError as error:
             raise Invalid(
                 _("“%(address)s” is no IP address to listen on.") % {"address": address[:60]},

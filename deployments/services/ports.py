@@ -1,6 +1,7 @@
 """Ports that engines and gateways listen on: each is leased for as long as its replica or gateway lives, out of ranges
 that the site sets. Also the address of a server that they are bound to."""
 
+import ipaddress
 from collections.abc import Collection
 
 from django.conf import settings
@@ -41,7 +42,7 @@ def lease(
         mine = rows.filter(replica=replica, gateway=gateway, purpose=purpose).first()
         if mine is not None and mine.port not in avoid:
             return mine.port
-        held = {*rows.values_list("port", flat=True), *avoid, *_of_others(server)}
+        held = {*rows.values_list("port", flat=True), *avoid, *_named(server), *_of_others(server)}
         port = _free(server, purpose, held)
         if mine is not None:
             mine.delete()
@@ -72,6 +73,20 @@ def _of_others(server: Server) -> set[int]:
     return {port for port in there.values_list("port", flat=True) if port is not None}
 
 
+def promised(server: Server, *, but: Gateway) -> set[int]:
+    """Ports of a server that somebody else than this gateway has."""
+    leases = PortLease.objects.filter(server=server).exclude(gateway=but).exclude(replica__state__in=GONE)
+    leased = {port + n for port, purpose in leases.values_list("port", "purpose") for n in range(RANGES[purpose][1])}
+    return {*leased, *_named(server, but), *_of_others(server)}
+
+
+def _named(server: Server, but: Gateway | None = None) -> set[int]:
+    """Ports of gateways there, which somebody may have named without a lease."""
+    found = Gateway.objects.filter(server=server, enabled=True).exclude(port=0)
+    found = found.exclude(pk=but.pk) if but else found
+    return set(found.values_list("port", flat=True))
+
+
 def _free(server: Server, purpose: str, held: set[int]) -> int:
     name, width = RANGES[purpose]
     first, last = getattr(settings, name)
@@ -98,7 +113,11 @@ def address_of(server: Server) -> str:
             return told[role]
     if server.is_local and _is_alone(server):
         return LOOPBACK
-    guessed = {row["role"]: row["address"] for row in reversed(inventory.guessed_roles(server))}
+    guessed = {
+        row["role"]: row["address"]
+        for row in reversed(inventory.guessed_roles(server))
+        if _reaches_others(row["address"])
+    }
     for role in ("service", "management"):
         if guessed.get(role):
             return guessed[role]
@@ -109,6 +128,17 @@ def address_of(server: Server) -> str:
         _("Give it a service address on the page Edit of the server."),
         code="no_address",
     )
+
+
+def _reaches_others(address: str) -> bool:
+    """Whether it may be a server's own by which others reach it: what a server says of itself may be anything, and the
+    console, gateways and benchmarks send requests there."""
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    odd = known.is_loopback or known.is_link_local or known.is_multicast or known.is_unspecified
+    return not odd and "%" not in address
 
 
 def _is_alone(server: Server) -> bool:

@@ -45,6 +45,7 @@ __all__ = ["ask", "look", "look_at_all", "run", "sweep", "unsettled"]
 log = logging.getLogger(__name__)
 MOST_ACTIONS = 200
 LATER_S = 30
+WHERE = ("revision_id", "servers", "spread")  # what room was looked for by
 JUST_S = 30  # a server is read every few seconds, and a slow one more rarely
 
 
@@ -99,7 +100,7 @@ def _once(pk: int) -> str | None:
             return action.verb
     # Looking for room takes a while and holds nobody up; it is decided again before anything is taken.
     try:
-        replica_place.place(seen, lambda: _still(pk, action))
+        replica_place.place(seen, lambda: _still(seen, action))
     except replica_place.NoRoom as refused:
         if action.verb == "surge":
             return _without_surge(pk)
@@ -116,10 +117,13 @@ def _picture(pk: int) -> Picture | None:
     return None if doubt.is_on(deployment.simulated) else picture.look(deployment)
 
 
-def _still(pk: int, action: Action) -> Picture | None:
-    """The deployment under its lock where that is still to be done, within the caller's transaction."""
-    seen = _picture(pk)
-    now = decide(seen) if seen else None
+def _still(before: Picture, action: Action) -> Picture | None:
+    """The deployment under its lock where that is still to be done, within the caller's transaction: room that was
+    found for other settings, or on servers that it may use no longer, is none."""
+    seen = _picture(before.deployment.pk)
+    if seen is None or any(getattr(seen.deployment, name) != getattr(before.deployment, name) for name in WHERE):
+        return None
+    now = decide(seen)
     return seen if now is not None and now.verb == action.verb else None
 
 

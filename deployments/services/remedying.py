@@ -10,7 +10,7 @@ from console.errors import Conflict, NotFound
 from console.language import pick
 from console.models import User
 from deployments.models import Deployment, EngineLog, Replica, Revision
-from deployments.services import logs, reconcile, revision_checks, revisions
+from deployments.services import logs, reconcile, remedy_asking, revision_checks, revisions
 from deployments.serving import findings, remedies
 from deployments.serving import settings as serving_settings
 from deployments.serving.failures import Remedy
@@ -35,6 +35,12 @@ class Shown:
 
 
 # ---------- reading ----------
+
+
+def run_asked(replica: str) -> int:
+    """What the console's worker does: read what was asked for last of this replica (`e12`)."""
+    asked = remedy_asking.take(replica)
+    return run(*asked) if asked else 0
 
 
 def run(log_pk: str, died: bool) -> int:

@@ -32,20 +32,24 @@ def heard(replica: Replica, now: dict[str, Any]) -> bool:
     if at is not None and last - SET_BACK_S <= at < last:
         return False
     more = {name: now[name] for name in ("pid", "started_at", "restarts") if now[name] is not None}
-    return _take(replica, now["state"], now["progress"], now["reason"], now["facts"], at, more)
+    changed = _change(replica, now["state"], now["progress"], now["reason"], now["facts"], at, more)
+    if changed:
+        replica.save(update_fields=ROW)
+    return changed
 
 
 def fold(log: EngineLog, event: dict[str, Any], at: datetime) -> bool:
-    """Take one event of a piece of the log, whose `replica` is locked; whether the replica's row has changed."""
+    """Take one event of a piece of the log, whose `replica` is locked; whether that has changed. Whoever called saves
+    it (ROW), once: a log may hold thousands of events."""
     replica, said_at = log.replica, at.timestamp()
     if said_at < _last(replica):
         return False
     if event.get("e") == "started":
         pid = untrusted.whole(event.get("pid"), replica_now.MOST_COUNT)
-        return _take(replica, "loading", None, None, {}, said_at, {"pid": pid})
+        return _change(replica, "loading", None, None, {}, said_at, {"pid": pid})
     if event.get("e") == "engine" and event.get("state") in replica_now.STATES:
         progress, reason = replica_now.progress(event.get("progress")), replica_now.pair(event.get("reason"))
-        return _take(replica, event["state"], progress, reason, replica_now.facts(event.get("facts")), said_at, {})
+        return _change(replica, event["state"], progress, reason, replica_now.facts(event.get("facts")), said_at, {})
     return False
 
 
@@ -128,7 +132,7 @@ def _stop_ended(replica: Replica, job: Job) -> None:
         alerts.fire("replica-not-stopped", f"replica:{replica.pk}", what=what, do=do)
 
 
-def _take(
+def _change(
     replica: Replica, state: str, progress: Any, reason: Any, facts: dict[str, Any], at: float | None,
     more: dict[str, Any],
 ) -> bool:  # fmt: skip
@@ -145,7 +149,7 @@ def _take(
     if changed and at is not None:
         replica.engine = {**replica.engine, "at": at}
         replica.heard_at = timezone.now()
-    return _save_changed(replica, before)
+    return changed
 
 
 def _go(replica: Replica, state: str, reason: list[str] | None) -> None:

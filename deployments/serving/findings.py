@@ -28,7 +28,7 @@ ECHO = re.compile(
 )
 RAISED = re.compile(r"(?:^|[\]|] |\) )((?:\w+\.)*\w*(?:Error|Exception|Interrupt|Failed))\b: ?\S")
 GONE = re.compile(r"Engine core proc \S+ died unexpectedly|EngineDeadError")
-PREFIX = re.compile(r"^\((?:\w+[-_ ]?)+ pid=\d+\) ?(?:ERROR|WARNING|INFO)? ?[\d: -]*(?:\[[\w./]+:\d+\])? ?")
+PREFIX = re.compile(r"^\(\w[\w\- ]{0,80} pid=\d{1,12}\) ?(?:ERROR|WARNING|INFO)? ?[\d: -]*(?:\[[\w./]+:\d+\])? ?")
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,9 @@ SHORT = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "da
          "O": "cudagraph_mode", "n": "nodes", "r": "nodes", "pcp": "prefill_context_parallel_size",
          "dcp": "decode_context_parallel_size"}  # fmt: skip
 
+CONNECTORS = ("kv-transfer-config", "ec-transfer-config")
+OWN_MODULE = re.compile(r"(?:vllm|vllm_ascend)\.|$")
+
 _CONSOLE = Text("由控制台给出。", "the console gives it.")
 _CODE = Text(
     "会在引擎里运行别的代码，控制台不放行。", "runs other code inside the engine; the console does not pass it on."
@@ -49,8 +52,9 @@ REFUSED = {
          "ssl-keyfile", "ssl-certfile", "ssl-ca-certs", "grpc"), _CONSOLE),
     **dict.fromkeys(
         ("middleware", "tool-parser-plugin", "reasoning-parser-plugin", "io-processor-plugin", "logits-processors",
-         "worker-cls", "worker-extension-cls", "scheduler-cls", "model-class-overrides"), _CODE),
-    "enable-sleep-mode": _OPEN,
+         "worker-cls", "worker-extension-cls", "scheduler-cls", "model-class-overrides", "log-config-file",
+         "logging-config"), _CODE),
+    **dict.fromkeys(("enable-sleep-mode", "profiler-config", "weight-transfer-config"), _OPEN),
     "disable-log-stats": Text("会关掉 /metrics，控制台就看不到引擎了。",
                               "switches /metrics off, by which the console watches the engine."),
     "allowed-local-media-path": Text("会让请求读取服务器上的文件。", "lets requests read files of the server."),
@@ -101,11 +105,38 @@ def names(words: list[str]) -> Iterator[str]:
 def problems(words: list[str], version: str = "", *, accept_unknown: bool = False) -> list[Text]:
     """What keeps these words from standing behind the command."""
     found = [said for flag in names(words) if (said := _said(flag, version, accept_unknown))]
+    found += [Text(f"{flag}：{_CODE.zh}", f"{flag}: {_CODE.en}") for flag in _loads_modules(words)]
     if words and not FLAG.fullmatch(words[0].partition("=")[0]):
         found.insert(
             0, Text(f"须以参数开头，而不是“{words[0][:40]}”。", f"Begin with a flag, not with “{words[0][:40]}”.")
         )
     return found
+
+
+def _loads_modules(words: list[str]) -> Iterator[str]:
+    """Flags whose connector is a module that neither vLLM nor vLLM-Ascend has: it would be imported."""
+    for place, word in enumerate(words):
+        flag, equals, text = word.partition("=")
+        if plain(flag) not in CONNECTORS or not FLAG.fullmatch(flag):
+            continue
+        text = text if equals else "".join(words[place + 1 : place + 2])
+        if "." in flag:  # one key of the JSON: --kv-transfer-config.kv_connector_module_path x
+            told: Any = {flag.rpartition(".")[2]: text}
+        else:
+            try:
+                told = json.loads(text)
+            except (ValueError, RecursionError):
+                continue  # the engine does not read it either
+        if any(not OWN_MODULE.match(str(one)) for one in _modules(told)):
+            yield flag
+
+
+def _modules(told: Any) -> Iterator[Any]:
+    rows = told.items() if isinstance(told, dict) else enumerate(told) if isinstance(told, list) else ()
+    for name, value in rows:
+        if str(name).replace("-", "_").endswith("module_path"):
+            yield value
+        yield from _modules(value)
 
 
 def plain(flag: str) -> str:

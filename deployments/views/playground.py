@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, RawPostDataException, StreamingHttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
@@ -90,7 +90,7 @@ def _read(request: HttpRequest) -> Any:
         )
     try:
         return json.loads(request.body)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, RawPostDataException) as error:  # the last: it was read as a form
         raise Invalid(_("The request is no JSON."), _("Send it from the page."), code="invalid_chat") from error
 
 

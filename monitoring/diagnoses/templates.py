@@ -10,7 +10,9 @@ before and behind.
 import re
 from dataclasses import dataclass
 
-HOLES = {"n": r"[-+]?\d[\d.,]*", "w": r"\S+", "i": r"[\w.\-]+", "*": r".{0,300}?"}
+# Bounded, and the first of a signature begins where a word does: a hostile line must not take time by powers.
+HOLES = {"n": r"[-+]?\d[\d.,]{0,40}", "w": r"\S{1,300}", "i": r"[\w.\-]{1,120}", "*": r".{0,300}?"}
+FIRST = {"n": r"(?<!\d)", "w": r"(?<!\S)", "i": r"(?<![\w.\-])", "*": ""}
 HOLE = re.compile(r"\{([nwi*])(?::([a-z_]+))?\}")
 LEAST_WORD = 4  # letters of the longest piece without holes: what is shorter would be looked for everywhere
 
@@ -42,6 +44,7 @@ def compiled(text: str) -> Template:
         if name in names:
             raise BadTemplate(f"“{name}” stands twice in “{text}”")
         names |= {name} if name else set()
+        pieces += [FIRST[kind]] if not text[: hole.start()].strip() else []
         pieces.append(f"(?P<{name}>{HOLES[kind]})" if name else HOLES[kind])
         end = hole.end()
     words.append(text[end:])
@@ -54,4 +57,4 @@ def compiled(text: str) -> Template:
 
 def _literal(text: str) -> str:
     """Blanks stand for runs of blanks."""
-    return r"\s+".join(re.escape(piece) for piece in re.split(r"\s+", text))
+    return r"\s++".join(re.escape(piece) for piece in re.split(r"\s+", text))

@@ -90,3 +90,17 @@ def test_a_busy_database_is_answered_in_words_before_anybody_is_known(client, vi
     monkeypatch.setattr("django.contrib.auth.middleware.auth.get_user", locked)
     answer = client.get("/jobs/", headers={"Accept-Language": "en"})
     assert answer.status_code == 503 and b"database is busy" in answer.content
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [(rb'{"kind": "\ud800"}', "half_character"), (rb'{"kind": ["a\udc00"]}', "half_character"),
+     (rb'{"kind": "\ud83d\ude00"}', "invalid"), (rb'{"kind": "\\ud800"}', "invalid"), (rb'{"\ud800', "invalid")],
+)  # fmt: skip
+def test_half_a_character_is_refused_in_words(client, operator, body, code):
+    _token, text = ApiToken.make(operator, "operator")
+    answer = client.post(
+        "/api/v1/jobs", body, content_type="application/json", headers={"Authorization": f"Bearer {text}"}
+    )
+    told = answer.json()["error"]["code"]
+    assert answer.status_code in (400, 422) and (told == code if code == "half_character" else told != "half_character")

@@ -256,3 +256,45 @@ def test_a_model_that_is_deleted_meanwhile_starts_nothing(api, fleet, made):
     Artifact.objects.all().delete()
     assert code(api("POST", "/tiny/start", status=409)) == "model_changed"
     assert api("GET", "/tiny")["model"] is None
+
+
+def test_a_change_of_which_a_part_is_refused_changes_nothing(api, fleet, made):
+    part = {"title": "half", "labels": {"a": "b"}, "schedule": [{"at": "08:00", "days": [0], "replicas": 1}]}
+    for refused in ({"replicas": 2}, {"settings": SETTINGS}, {"owner": "nobody"}, {"servers": ["nowhere"]}):
+        answer = api("PATCH", "/tiny", part | refused, status=409 if set(refused) & {"replicas", "settings"} else 422)
+        assert answer["error"]["do"]
+        made.refresh_from_db()
+        assert (made.title, made.labels, made.schedule) == ("", {}, [])
+
+
+HOSTILE = ["\ud800", "<script>alert(1)</script>", "=cmd|' /C calc'!A0", "a\nb", "x" * 400, "../../etc", "{{7*7}}"]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_texts_are_kept_or_refused_in_words(client, api, fleet, made, operator, text):
+    """Never a 500, and on no page as anything but text."""
+    bodies = [
+        ("PATCH", "/tiny", {"title": text}), ("PATCH", "/tiny", {"notes": text}), ("PATCH", "/tiny", {"owner": text}),
+        ("PATCH", "/tiny", {"labels": {"a": text}}), ("PATCH", "/tiny", {"labels": {text: "a"}}),
+        ("PATCH", "/tiny", {"servers": [text]}), ("PATCH", "/tiny", {"spread": text[:10]}),
+        ("PATCH", "/tiny", {"settings": {**SETTINGS, "served_model_name": text}, "note": text}),
+        ("PATCH", "/tiny", {"settings": {**SETTINGS, "env": {"A": text}, "extra": [text], text: text}}),
+        ("PATCH", "/tiny", {"settings": {**SETTINGS, "additional": {"eplb_config": {text: text}}}}),
+        ("PATCH", "/tiny", {"schedule": [{"at": text, "days": text, "replicas": text}]}),
+        ("POST", "/tiny/replicas/1/remedies", {"remedy": text[:80]}),
+        ("POST", "/tiny/benchmarks", {"ticket": text[:90]}), ("POST", "/tiny/benchmarks", {"params": {text: text}}),
+        ("POST", "", {"name": text[:63], "model": 1, "settings": {}}), ("DELETE", "/tiny", {"confirm": text[:63]}),
+        ("POST", "/tiny/benchmarks", {"gateway_key": text[:150]}),
+    ]  # fmt: skip
+    token = ApiToken.make(operator, "operator")[1]
+    for method, path, body in bodies:
+        answer = client.generic(
+            method, f"/api/v1/deployments{path}", json.dumps(body), content_type="application/json",
+            HTTP_AUTHORIZATION=f"Bearer {token}",
+        )  # fmt: skip
+        assert answer.status_code < 500, (method, path, body, answer.content[:500])
+    client.force_login(operator)
+    pages = ("", "tiny/", "tiny/edit", "tiny/change", "tiny/schedule", "tiny/benchmarks/", "tiny/replicas/1/remedy")
+    for page in pages:
+        answer = client.get(f"/deployments/{page}")
+        assert answer.status_code == 200 and "<script>alert(1)" not in answer.content.decode(), page

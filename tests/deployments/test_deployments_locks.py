@@ -6,10 +6,11 @@ import threading
 import pytest
 from django.db import connection, transaction
 
+from console.errors import Conflict
 from deployments import ingest
 from deployments.models import EngineLog, Replica
 from deployments.row_locks import lock_server
-from deployments.services import deployments, reconcile, replica_live, scaling
+from deployments.services import deployments, gateways, reconcile, replica_live, scaling
 from tests.deployments.deployments_bench import SETTINGS, Fleet
 from tests.deployments.test_row_locks import somebody_waits
 from tests.job_fixtures import Spool
@@ -93,3 +94,25 @@ def test_what_it_says_each_second(row, beside):
     beside(live._write)
     row.refresh_from_db()
     assert row.state == "degraded"
+
+
+def test_a_gateway_that_two_people_make_at_once(fleet, row, operator):
+    """The second is told of the job of the first."""
+    codes, gate = [], threading.Barrier(3)
+
+    def make():
+        gate.wait()
+        try:
+            gateways.make(row.deployment, fleet.servers[0], by=operator)
+            codes.append("made")
+        except Conflict as refused:
+            codes.append(refused.code)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=make) for _n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(codes) == ["made", "under_way", "under_way"]

@@ -3,13 +3,14 @@
 import json
 from datetime import timedelta
 
+import django_rq
 import pytest
 from django.utils import timezone
 
 from console import streams
 from deployments import ingest
 from deployments.models import Deployment, EngineChunk, EngineLog, Replica, Revision, Server
-from deployments.services import engine_logs
+from deployments.services import engine_logs, remedy_asking
 from deployments.topics import present_replica, replica_history
 from tests.console.test_ingest import Turns
 from tests.job_fixtures import Spool
@@ -213,3 +214,22 @@ def test_a_piece_that_ended_long_ago_goes_though_the_replica_runs(server, replic
     EngineLog.objects.create(pk="p3", replica=replica, server=server, n=3, started_at=timezone.now())
     assert engine_logs.prune() == 1 and engine_logs.prune() == 0
     assert [one.n for one in engine_logs.pieces(replica)] == [3, 2]
+
+
+def test_thousands_of_events_write_the_replica_once_and_ask_once(
+    server, replica, piece, valkey, django_capture_on_commit_callbacks, django_assert_max_num_queries
+):
+    """A hostile server fills a chunk with changes: neither the others nor the console's queue pay for it."""
+    states = [{"e": "engine", "state": ("ready", "degraded")[n % 2], "reason": ["x", "x"]} for n in range(1000)]
+    chunk = piece.chunk(*[("v", json.dumps(event)) for event in states])
+    with django_capture_on_commit_callbacks(execute=True) as asked, django_assert_max_num_queries(20):
+        store(server, chunk)
+    replica.refresh_from_db()
+    assert replica.state == "degraded" and len(asked) <= 4  # two questions, each of which queues one job
+    queued = len(django_rq.get_queue("default"))
+    for n in range(2, 12):
+        with django_capture_on_commit_callbacks(execute=True):
+            store(server, Spool(f"e{replica.pk}-{n}").event(e="ended", state="failed"))
+    assert len(django_rq.get_queue("default")) <= queued + 1
+    assert remedy_asking.take(f"e{replica.pk}") == (f"e{replica.pk}-11", True)
+    assert remedy_asking.take(f"e{replica.pk}") is None

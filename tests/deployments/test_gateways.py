@@ -28,7 +28,7 @@ from deployments.models import (
     Revision,
     Server,
 )  # fmt: skip
-from deployments.services import deployments, gateway_heard, gateway_keys, gateways, serving_hooks, usage
+from deployments.services import deployments, gateway_heard, gateway_keys, gateways, ports, serving_hooks, usage
 from deployments.serving import gateway_conf
 from deployments.steps import read_params
 from tests.answers import whole
@@ -392,3 +392,48 @@ def test_rest_does_what_the_pages_do(api, deployment, server, valkey):
     assert api("GET", "/gateways")["gateways"][0]["deployment"] == "qwen"
     assert api("DELETE", "/gateways/qwen", status=202)["job"]
     assert api("GET", "/gateways")["gateways"] == []
+
+
+# ---------- what a hostile server or a hurried person does ----------
+
+
+def test_what_a_server_makes_up_never_outgrows_the_database(gateway, operator):
+    settled(gateway)
+    key = gateway_keys.make("k", by=operator).key
+    day, most = timezone.localdate().isoformat(), gateway_heard.MOST_COUNT
+    for n in range(3):  # an instance of its own each time, so that all of it counts
+        tell(gateway, instance=f"{n:016x}", usage=[[day, key.pk, *([most] * 4)]])
+        Gateway.objects.update(heard_at=None)
+    row = KeyUsage.objects.get()
+    assert (row.requests, row.completion_tokens) == (most, most)
+    assert usage.by_key([key])[0].requests == most
+
+
+def test_a_server_that_answers_and_takes_nothing_gets_no_order_with_each_sample(gateway, operator):
+    settled(gateway)
+    gateways.change(gateway, by=operator, policy="random")
+    for n in range(20):
+        Order.objects.update(state="done", args={})
+        tell(gateway, version=0, at=timezone.now() + timedelta(seconds=6 * n))
+    assert Order.objects.filter(do="gateway").count() == 3  # the change, one more, and one a minute later
+
+
+def test_a_port_is_not_promised_twice(gateway, deployment, server, operator):
+    second, third = (Deployment.objects.create(name=name) for name in ("second", "third"))
+    replica_port = ports.lease(server, replica=replica(deployment, server, 1))
+    for taken in (replica_port, gateway.port, gateway.router_port):
+        with pytest.raises(Conflict) as refused:
+            gateways.make(second, server, by=operator, port=taken)
+        assert refused.value.code == "port_taken"
+    assert gateways.make(second, server, by=operator, port=18001).port == 18001
+    assert ports.lease(server, replica=replica(deployment, server, 2)) == 18002
+    with pytest.raises(Conflict):
+        gateways.make(third, server, by=operator, port=18001)
+    settled(gateway)
+    gateways.make(deployment, server, by=operator, port=gateway.port)  # anew, as it is
+
+
+@pytest.mark.parametrize("address", ["fe80::1%x;}", "fe80::1%eth0", '::1%"'])
+def test_an_address_has_no_zone(gateway, operator, address):
+    with pytest.raises(Invalid):
+        gateways.change(gateway, by=operator, address=address)

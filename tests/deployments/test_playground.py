@@ -274,3 +274,9 @@ def test_the_warning_of_logged_requests():
     with translation.override("en"):
         assert "switch it off again" in playground.log_warning({"log_requests": True})
         assert playground.log_warning({}) == ""
+
+
+def test_a_form_instead_of_json_is_refused_in_words(client, engine, operator):
+    client.force_login(operator)
+    answer = client.post("/deployments/qwen/chat/stream", {"messages": "hello"})
+    assert answer.status_code == 422 and answer.json()["error"]["code"] == "invalid_chat"

@@ -11,7 +11,7 @@ from django.utils import timezone
 from console.errors import Conflict
 from console.models import Alert
 from deployments.models import Deployment, Job, JobState, PortLease, Replica, Server
-from deployments.services import deployments, reconcile, scaling
+from deployments.services import deployments, reconcile, replica_place, revisions, scaling
 from tests.deployments.deployments_bench import SETTINGS, Fleet
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
@@ -344,3 +344,19 @@ def test_a_point_of_the_schedule_scales_once_and_a_hand_holds_until_the_next(fle
     scaling.scale(made, 3, by=operator)
     fleet.settle(made)
     assert Deployment.objects.get().replicas == 3
+
+
+def test_room_that_was_found_for_other_settings_is_not_taken(fleet, made, operator, monkeypatch):
+    """Somebody makes a revision while the console looks for room: what it found is for the one before."""
+    hold, found = replica_place._candidates, []
+
+    def slow(seen):
+        candidates = hold(seen)
+        if not found:
+            revisions.make(made, {**SETTINGS, "max_num_seqs": 4}, by=operator)
+        found.append(seen.deployment.revision.n)
+        return candidates
+
+    monkeypatch.setattr(replica_place, "_candidates", slow)
+    reconcile.look(made.pk)
+    assert found == [1, 2, 2] and [row.revision.n for row in made.replica_set.all()] == [2, 2]

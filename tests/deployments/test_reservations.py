@@ -247,3 +247,13 @@ def test_the_end_of_a_replica_that_is_gone_waits_for_nobody(kp, chat):
     Replica.objects.filter(pk=first.pk).update(state="failed")
     reservations.take(second, kp, [bus_id(1)])
     assert serve_jobs.fill_stop(kp, {"replica": first.pk})["held"] == [bus_id(0)]
+
+
+ELSEWHERE = ["127.0.0.1", "::1", "169.254.169.254", "0.0.0.0", "224.0.0.1", "fe80::1%x", "evil.example", "x" * 900]
+
+
+@pytest.mark.parametrize("address", ELSEWHERE, ids=range(len(ELSEWHERE)))
+def test_a_server_does_not_send_requests_elsewhere_by_what_it_says_of_itself(db, address):
+    told = {"addresses": [{"address": address, "interface": "eth0", "default": True}]}
+    one = Server.objects.create(name="kp-7", facts=told)
+    assert refused(lambda: ports.address_of(one), "kp-7").code == "no_address"

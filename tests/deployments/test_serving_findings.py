@@ -1,6 +1,7 @@
 """What is made of an engine's last lines. Layout as engines print it, with values of our own."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,11 @@ def test_real_captures() -> None:
     for path in (corpus / "vllm-cpu").glob("fail-*.log"):
         found = findings.look(path.read_text(errors="replace").splitlines(), died=True)
         assert found and found[0].id not in ("unknown", "gone"), path.name
+
+
+@pytest.mark.parametrize("line", ["(EngineCore" + "a" * 3900 + "| XError: x", "9" * 3900 + "| XError: x"])
+def test_a_hostile_line_costs_no_more_than_others(line):
+    """An engine's log is what its server likes to send: no pattern may take time that grows by powers."""
+    began = time.monotonic()
+    assert findings.look([line] * 20, died=True)[0].id == "unknown"
+    assert time.monotonic() - began < 5

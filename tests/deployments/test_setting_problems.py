@@ -138,3 +138,38 @@ def test_memory_that_does_not_suffice():
         65_536,
     )
     assert small[0][0] == "max_model_len" and "tokens" in small[0][1].en
+
+
+@pytest.mark.parametrize(
+    "env",
+    ["LD_PRELOAD", "LD_AUDIT", "PATH", "PYTHONPATH", "PYTHONWARNINGS", "BASH_ENV", "PS4", "SHELLOPTS", "OPENSSL_CONF",
+     "GCONV_PATH", "CC", "VLLM_LOGGING_CONFIG_PATH", "VLLM_TORCH_PROFILER_DIR", "VLLM_API_KEY", "A B", "A\nB", ""],
+)  # fmt: skip
+def test_no_variable_brings_code_or_takes_what_is_the_consoles(env):
+    assert [field for field, _text in said({"env": {env: "x"}})] == ["env"] if env else True
+    assert said({"env": {"PYTHONHASHSEED": "0", "VLLM_PLUGINS": "ascend"}}) == []
+
+
+OWN = '{"kv_connector":"MooncakeConnector","kv_connector_module_path":"vllm_ascend.distributed.mooncake_connector"}'
+HIDDEN = '{"kv_connector_extra_config":{"connectors":[{"kv_connector_module_\\u0070ath":"evil"}]}}'
+
+
+@pytest.mark.parametrize(
+    ("words", "fine"),
+    [
+        (["--kv-transfer-config", OWN], True),
+        (["--kv-transfer-config", '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'], True),
+        (["--kv-transfer-config", '{"kv_connector_module_path":"evil"}'], False),
+        (["--kv-transfer-config", '{"kv_connector_module_path":"vllm_evil"}'], False),
+        (["--kv_transfer_config=" + HIDDEN], False),
+        (["--kv-transfer-config.kv_connector_module_path", "evil"], False),
+        (["--ec-transfer-config.ec_connector_module_path=evil"], False),
+        (["--log-config-file", "/tmp/x.json"], False),
+        (["--profiler-config", "{}"], False),
+        (["--api-key", "x"], False), (["--api_key=x"], False), (["--api-k", "x"], False),
+        (["--host", "0.0.0.0"], False), (["--ho=0.0.0.0"], False), (["/other/model"], False),
+    ],
+)  # fmt: skip
+def test_no_word_brings_code_key_or_address(words, fine):
+    told = said({"extra": words, "accept_unknown": True})
+    assert (told == []) is fine and {field for field, _text in told} <= {"extra"}

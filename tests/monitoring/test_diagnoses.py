@@ -1,6 +1,7 @@
 """Rules speak of kinds of failures: each line here has values, versions and paths of its own."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -117,3 +118,17 @@ def test_a_log_full_of_errors_ends_in_time(monkeypatch):
     for first in range(1, 1_001, 100):
         scanner.feed("\n".join([line] * 100), first)
     assert scanner.looked == 200
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["0" * 3970 + "| Critical ", "a" * 3970 + "| Alarm | x ", "Access to model " + " " * 3900 + "is restricted",
+     "PyTorch version " + " " * 3900 + "mismatc", "-" * 3900 + " (from versions: non"],
+    ids=range(5),
+)  # fmt: skip
+def test_a_hostile_line_costs_no_more_than_others(line):
+    """Logs are looked at by the process that stores those of all servers: minutes for one line would stop them all."""
+    began = time.monotonic()
+    scanner = diagnoses.Scanner(diagnoses.signatures())
+    scanner.feed(line, 1)
+    assert time.monotonic() - began < 5

@@ -55,8 +55,8 @@ TABLE = (
     ),
     Known(
         "context-cache-gib",
-        r"(?P<needed>[\d.]+) GiB KV cache is needed, which is larger than the available KV cache memory "
-        r"\((?P<available>-?[\d.]+) GiB\)",
+        r"(?P<needed>[\d.]{1,20}) GiB KV cache is needed, which is larger than the available KV cache memory "
+        r"\((?P<available>-?[\d.]{1,20}) GiB\)",
         Text(
             "一个满长的请求需要 {needed} GiB 的 KV 缓存，而只有 {available} GiB。",
             "One request of the whole context needs {needed} GiB of KV cache, and {available} GiB are there.",
