@@ -12,12 +12,13 @@ from deployments.services.deployment_page import Page, address
 
 
 class Action(NamedTuple):
-    """A button: `url` is a page that asks once more, or with `post` acts at once."""
+    """A button: `url` is a page that asks once more, or with `post` acts at once. `rare` ones stand in a menu."""
 
     title: str
     url: str
     css: str = ""
     post: bool = False
+    rare: bool = False
 
 
 def actions(page: Page) -> list[Action]:
@@ -34,9 +35,9 @@ def actions(page: Page) -> list[Action]:
         again = (_("Try again"), "deployment-start") if page.has_failed else (_("Restart"), "deployment-restart")
         wanted += [(*again, "", False), (_("Stop"), "deployment-stop", "danger", False)]
     wanted += [
-        (*pause, "", True),
-        (_("Edit"), "deployment-edit", "", False),
-        (_("Delete"), "deployment-delete", "danger", False),
+        (*pause, "", True, not deployment.paused),
+        (_("Edit"), "deployment-edit", "", False, True),
+        (_("Delete"), "deployment-delete", "danger", False, True),
     ]
     found = [Action(one[0], address(f"deployments:{one[1]}", deployment.name), *one[2:]) for one in wanted]
     return [one for one in found if one.url]
