@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.utils.translation import gettext as _
 
@@ -25,7 +25,7 @@ def actions(page: Page) -> list[Action]:
     """For who may operate, the usual ones first; a page that is not there gives no button."""
     deployment = page.deployment
     pause = (_("Resume"), "deployment-resume") if deployment.paused else (_("Pause"), "deployment-pause")
-    wanted = [
+    wanted: list[tuple[Any, ...]] = [
         (_("Change settings"), "deployment-change", "primary", False),
         (_("Scale"), "deployment-scale", "", False),
     ]
