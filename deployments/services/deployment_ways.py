@@ -26,11 +26,11 @@ def actions(page: Page) -> list[Action]:
     deployment = page.deployment
     pause = (_("Resume"), "deployment-resume") if deployment.paused else (_("Pause"), "deployment-pause")
     wanted: list[tuple[Any, ...]] = [
-        (_("Change settings"), "deployment-change", "primary", False),
+        (_("Change settings"), "deployment-change", "" if deployment.stopped else "primary", False),
         (_("Scale"), "deployment-scale", "", False),
     ]
     if deployment.stopped:
-        wanted += [(_("Start"), "deployment-start", "", False)]
+        wanted += [(_("Start"), "deployment-start", "primary", False)]
     else:
         again = (_("Try again"), "deployment-start") if page.has_failed else (_("Restart"), "deployment-restart")
         wanted += [(*again, "", False), (_("Stop"), "deployment-stop", "danger", False)]
