@@ -35,10 +35,8 @@ class Params:
         "integer", zh="每个并发的请求数", en="Requests of each", default=64, least=1, most=bench.MOST_PROMPTS,
         help=Text("至少为并发的两倍。", "At least twice the concurrency is taken."),
     )  # fmt: skip
-    input_len: int = param(
-        "integer", zh="输入长度（token）", en="Input (tokens)", default=1024, least=1, most=1_000_000
-    )
-    output_len: int = param("integer", zh="输出长度（token）", en="Output (tokens)", default=128, least=1, most=100_000)
+    input_len: int = param("integer", zh="输入长度（词元）", en="Input (tokens)", default=1024, least=1, most=1_000_000)
+    output_len: int = param("integer", zh="输出长度（词元）", en="Output (tokens)", default=128, least=1, most=100_000)
     way: str = param("choice", zh="接口", en="Endpoint", default="completions", choices=bench.WAYS)
     ignore_eos: bool = param(
         "flag", zh="忽略结束符", en="Ignore the end token", default=True,
@@ -100,7 +98,7 @@ def degrees_of(p: Params) -> list[int]:
         problems.append(("degrees", Text(zh, f"must be whole numbers from 1 to {most}, at most {count} of them")))
     whole = p.input_len + p.output_len
     if p.context and whole > p.context:
-        zh = f"与输出一起是 {whole} 个 token，超过上下文 {p.context}"
+        zh = f"与输出一起是 {whole} 个词元，超过上下文 {p.context}"
         en = f"makes {whole} tokens with the output, more than the context of {p.context}"
         problems.append(("input_len", Text(zh, en)))
     if p.tokenizer and (words := paths.problem(p.tokenizer)):

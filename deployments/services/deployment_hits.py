@@ -22,7 +22,7 @@ class Hit:
     again: bool = False
     starts: Sequence[tuple[str, Sequence[str]]] = ()
     lacking: int = 0
-    why_not: Any = None
+    why_not: str | None = None
     gap: bool = False
     ends: bool = False
     away_s: float | None = None

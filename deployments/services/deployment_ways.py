@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.utils.translation import gettext as _
 
@@ -12,31 +12,32 @@ from deployments.services.deployment_page import Page, address
 
 
 class Action(NamedTuple):
-    """A button: `url` is a page that asks once more, or with `post` acts at once."""
+    """A button: `url` is a page that asks once more, or with `post` acts at once. `rare` ones stand in a menu."""
 
     title: str
     url: str
     css: str = ""
     post: bool = False
+    rare: bool = False
 
 
 def actions(page: Page) -> list[Action]:
     """For who may operate, the usual ones first; a page that is not there gives no button."""
     deployment = page.deployment
     pause = (_("Resume"), "deployment-resume") if deployment.paused else (_("Pause"), "deployment-pause")
-    wanted = [
-        (_("Change settings"), "deployment-change", "primary", False),
+    wanted: list[tuple[Any, ...]] = [
+        (_("Change settings"), "deployment-change", "" if deployment.stopped else "primary", False),
         (_("Scale"), "deployment-scale", "", False),
     ]
     if deployment.stopped:
-        wanted += [(_("Start"), "deployment-start", "", False)]
+        wanted += [(_("Start"), "deployment-start", "primary", False)]
     else:
         again = (_("Try again"), "deployment-start") if page.has_failed else (_("Restart"), "deployment-restart")
         wanted += [(*again, "", False), (_("Stop"), "deployment-stop", "danger", False)]
     wanted += [
-        (*pause, "", True),
-        (_("Edit"), "deployment-edit", "", False),
-        (_("Delete"), "deployment-delete", "danger", False),
+        (*pause, "", True, not deployment.paused),
+        (_("Edit"), "deployment-edit", "", False, True),
+        (_("Delete"), "deployment-delete", "danger", False, True),
     ]
     found = [Action(one[0], address(f"deployments:{one[1]}", deployment.name), *one[2:]) for one in wanted]
     return [one for one in found if one.url]

@@ -7,7 +7,7 @@ from deployments.services.picture import Picture
 from deployments.steps import Text
 
 NOBODY = Text(
-    "制作此修订的用户已不存在，作业没有发起人；请由一位操作员建立新的修订",
+    "建立此版本的用户已不存在，作业没有发起人；请由一位操作员建立新的版本",
     "Who made this revision is no user any more, so that jobs have no requester; an operator is to make a new revision",
 )
 
@@ -89,7 +89,7 @@ def _going_back(seen: Picture) -> Text | None:
     if kept.get("phase") != "back" or not kept.get("reason"):
         return None
     zh, en = kept["reason"]
-    return Text(f"正在退回修订 {kept['to']}：{zh}", f"It goes back to revision {kept['to']}. {en}")
+    return Text(f"正在退回版本 {kept['to']}：{zh}", f"It goes back to revision {kept['to']}. {en}")
 
 
 def refused(server: str, error: ConsoleError) -> Text:

@@ -71,7 +71,7 @@ def _asked(seen: Picture) -> tuple[Settings, Artifact]:
     if revision.fingerprint != revision.artifact.fingerprint:
         raise NoRoom(
             Text(
-                "模型的内容与此修订记录的不同，请建立新的修订",
+                "模型的内容与此版本记录的不同，请建立新的版本",
                 "The content of its model is not what this revision recorded; make a new revision",
             )
         )

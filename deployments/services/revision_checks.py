@@ -30,7 +30,7 @@ def settings(given: Mapping[str, Any], artifact: Artifact, family: str = "") -> 
 
 
 def _invalid(problems: Any) -> Invalid:
-    told = "; ".join(f"{name[:60]}: {pick(text)}" for name, text in problems[:8])
+    told = "; ".join(f"{name[:60]}: {str(pick(text)).rstrip('.。')}" for name, text in problems[:8])
     return Invalid(
         _("The settings do not fit: %(problems)s.") % {"problems": told}, _("Mend them and try again."),
         code="invalid_settings",

@@ -182,12 +182,12 @@ def _tell(deployment: Deployment, why: Text, *, back: int | None) -> None:
     n = kept.get("from") if back else kept.get("to")
     if back:
         what = (
-            f"部署 {deployment.name} 的修订 {n} 没有成功，正在退回修订 {back}：{why.zh}",
+            f"部署 {deployment.name} 的版本 {n} 没有成功，正在退回版本 {back}：{why.zh}",
             f"Revision {n} of {deployment.name} did not succeed, and it goes back to revision {back}. {why.en}",
         )
     else:
         what = (
-            f"部署 {deployment.name} 的发布停住了（修订 {n}）：{why.zh}",
+            f"部署 {deployment.name} 的发布停住了（版本 {n}）：{why.zh}",
             f"The rollout of {deployment.name} (revision {n}) has stopped. {why.en}",
         )
     do = (

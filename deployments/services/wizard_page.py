@@ -26,11 +26,13 @@ PARTS: dict[str, Text] = {
 }
 
 
-def models(*, simulated: bool | None = None) -> list[Artifact]:
-    """Those that lie on a server and that an engine may load."""
+def models(*, simulated: bool | None = None, present: Artifact | None = None) -> list[Artifact]:
+    """Those that lie on a server and that an engine may load, and the `present` one wherever it is: a form without it
+    would take the first of the others."""
     here = Artifact.objects.filter(format__in=("hf", "quantized"), places__gone_at=None, places__isnull=False)
     here = here if simulated is None else here.filter(simulated=simulated)
-    return list(here.distinct().order_by("simulated", "name")[:MOST_MODELS])
+    found = list(here.distinct().order_by("simulated", "name")[:MOST_MODELS])
+    return found if present is None or present in found else [present, *found]
 
 
 def context(trial: Trial, typed: Typed, cards: list[Card], *, told: str = "") -> dict[str, Any]:

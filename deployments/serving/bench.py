@@ -236,6 +236,6 @@ def _faults(one: Point, targets: Targets) -> list[Text]:
     rate, wanted = one.output_tokens_s, targets.output_tokens_s
     if wanted and (rate is None or rate < wanted):
         shown = "—" if rate is None else f"{rate:,.1f}"
-        zh = f"每秒输出 {shown} 个 token，目标是 {wanted:g}。"
+        zh = f"每秒输出 {shown} 个词元，目标是 {wanted:g}。"
         found.append(Text(zh, f"{shown} tokens/s were put out, and the target is {wanted:g}."))
     return found

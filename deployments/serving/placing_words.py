@@ -57,9 +57,14 @@ def no_runtime(route: str) -> Text:
 
 
 def few(free: int, every: int, needed: int) -> Text:
+    wanted = "1 is" if needed == 1 else f"{needed} are"
+    if free == 0:
+        return Text(
+            f"{every} 个 NPU 都不空闲，需要 {needed} 个。", f"None of its {every} NPUs is free, and {wanted} needed."
+        )
     return Text(
         f"{every} 个 NPU 中只有 {free} 个空闲，需要 {needed} 个。",
-        f"Only {free} of its {every} NPUs are free, and {needed} are needed.",
+        f"Only {free} of its {every} NPUs {'is' if free == 1 else 'are'} free, and {wanted} needed.",
     )
 
 

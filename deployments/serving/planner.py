@@ -179,7 +179,7 @@ def _too_small(spec: Spec, wish: Wish, plan: Plan) -> Refusal | None:
         )
         return Refusal("weights", why, _would_fit(spec, wish), way)
     why = Text(
-        f"缓存只有 {found.tokens:,} 个 token，需要 {wanted:,}。",
+        f"缓存只有 {found.tokens:,} 个词元，需要 {wanted:,}。",
         f"The cache holds {found.tokens:,} tokens, and {wanted:,} are wanted.",
     )
     shorter = found.tokens * plan.engine.dp // (wish.concurrency or 1) // STEP * STEP

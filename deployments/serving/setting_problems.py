@@ -69,7 +69,7 @@ def of_memory(settings: Settings, spec: Spec, hbm_mb: float) -> list[Problem]:
             (
                 "max_model_len",
                 Text(
-                    f"缓存约有 {found.tokens:,} 个 token，放不下 {length:,} 的上下文：请减小。",
+                    f"缓存约有 {found.tokens:,} 个词元，放不下 {length:,} 的上下文：请减小。",
                     f"The cache holds about {found.tokens:,} tokens, less than a context of {length:,}.",
                 ),
             )
@@ -140,7 +140,7 @@ def _guesses(settings: Settings) -> Iterator[Problem]:
     if settings.speculative_method and not wanted and settings.speculative_method != "suffix":
         yield (
             "num_speculative_tokens",
-            Text("推测解码须写明几个 token。", "Speculative decoding needs a number of tokens."),
+            Text("推测解码须写明几个词元。", "Speculative decoding needs a number of tokens."),
         )
     if wanted and not settings.speculative_method:
         yield "speculative_method", Text("请选择推测解码的方法。", "Choose a method of speculative decoding.")

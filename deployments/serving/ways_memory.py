@@ -17,7 +17,7 @@ def context(case: Case) -> Worked | None:
     available, needed = case.number("available"), case.number("needed")
     if limit:
         return _shorter(
-            now, blocks(limit), Text(f"引擎放得下 {limit:,} 个 token。", f"The engine holds {limit:,} tokens.")
+            now, blocks(limit), Text(f"引擎放得下 {limit:,} 个词元。", f"The engine holds {limit:,} tokens.")
         )
     if now and available and needed and available > 0:
         fits = blocks(now * available / needed)
@@ -100,7 +100,7 @@ def _share(case: Case, now: float, then: float) -> tuple[Text, ...]:
 
 def _cache(found: sizing.Memory) -> Text:
     return Text(
-        f"KV 缓存将有 {gib(max(0.0, found.kv))}，{found.tokens:,} 个 token。",
+        f"KV 缓存将有 {gib(max(0.0, found.kv))}，{found.tokens:,} 个词元。",
         f"The KV cache will have {gib(max(0.0, found.kv))}, {found.tokens:,} tokens.",
     )
 

@@ -65,7 +65,7 @@ def _context(deployment: Deployment, given: QueryDict) -> dict[str, Any]:
         "asks_reason": wizard.gate_asks(artifact) if artifact and before and artifact != before.artifact else "",
         "r": given.get("r") or (before.n if before else 0),
         "sent": [*settings_form.pairs(data).items()],
-        "models": wizard_page.models(simulated=deployment.simulated),
+        "models": wizard_page.models(simulated=deployment.simulated, present=artifact),
     }
 
 

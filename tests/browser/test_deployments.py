@@ -15,6 +15,9 @@ PAGES = {
 }  # fmt: skip
 
 
+STICKS_OUT = "[...document.querySelectorAll('.card')].filter((one) => one.scrollWidth > one.clientWidth + 1).length"
+
+
 @pytest.fixture
 def made(console):
     console.forget()
@@ -30,7 +33,17 @@ def test_axe_finds_nothing_and_nothing_sticks_out(console, pages, made, theme, w
         look_at(page, name, theme, width, language)
         assert problems(page) == [], name
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+        assert page.evaluate(STICKS_OUT) == 0, name
         pages.close()
+
+
+def test_what_is_rare_stands_in_a_menu_that_the_keyboard_opens(console, pages, made):
+    page = pages.open("/deployments/idle/")
+    expect(page.get_by_role("link", name="Delete", exact=True)).to_be_hidden()
+    page.locator("#more-actions summary").press("Enter")
+    expect(page.get_by_role("link", name="Delete", exact=True)).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("link", name="Delete", exact=True)).to_be_hidden()
 
 
 def test_a_deployment_follows_its_replicas_and_keeps_what_was_opened(console, pages, made):

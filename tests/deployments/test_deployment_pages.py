@@ -262,6 +262,10 @@ def test_a_bad_number_of_replicas_is_answered_in_words(olga, whole, typed):
     assert "must be a whole number from 0." in text_of(answer, answer.status_code) and answer.status_code < 500
 
 
+def test_scaling_up_without_room_says_why(olga, whole):
+    assert "find no room now and wait for it. kp-0" in text_of(olga.get("/deployments/qwen3-32b/scale?replicas=9"))
+
+
 def test_deleting_needs_the_name_and_nothing_that_runs(olga, whole):
     assert "Stop qwen3-32b first" in text_of(olga.get("/deployments/qwen3-32b/delete"))
     assert "The name does not match." in text_of(olga.post("/deployments/idle/delete", {"confirm": "idel"}), 422)

@@ -102,6 +102,7 @@ def test_odd_names_are_refused(api, fleet, name):
 def test_what_cannot_be_is_refused_before_anything_is_there(api, fleet, change, status, refusal):
     answer = api("POST", "", {**NEW, "model": fleet.model.pk, **change}, status=status)
     assert code(answer) in (refusal, "no_such_model") and answer["error"]["do"]
+    assert not answer["error"]["what"].endswith(("..", "。。"))
     assert not Deployment.objects.exists() and not Job.objects.exists()
 
 

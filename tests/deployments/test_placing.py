@@ -98,7 +98,7 @@ def test_npus_of_several_kinds_make_no_replica():
         ({"family": "310P"}, "stack", "is not for 310P"),
         ({"path": ""}, "artifact", "“model_copy”"),
         ({"path": "", "broken": True}, "artifact", "not whole"),
-        ({"npus": npus(4, kept=Text("某队", "team vision until noon"))}, "npus", "Only 0 of its 4 NPUs are free"),
+        ({"npus": npus(4, kept=Text("某队", "team vision until noon"))}, "npus", "None of its 4 NPUs is free"),
     ],
 )
 def test_what_keeps_a_server(change, code, words):

@@ -28,6 +28,12 @@ def test_the_form_has_what_the_revision_says(client, deployed):  # noqa: F811
     assert 'name="p-served_model_name" value="seven"' in text and "A=1" in text
 
 
+def test_a_model_that_lies_nowhere_any_more_stays_chosen(client, deployed):  # noqa: F811
+    deployed.revision.artifact.places.all().delete()
+    text = client.get("/deployments/seven/change").content.decode()
+    assert f'<option value="{deployed.revision.artifact_id}" selected>' in text
+
+
 def test_the_difference_and_the_question_come_first(client, deployed):  # noqa: F811
     given = sent(deployed, do="ask", **{"p-tensor_parallel_size": "2"})
     text = client.post("/deployments/seven/change", given).content.decode()

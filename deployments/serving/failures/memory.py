@@ -37,7 +37,7 @@ TABLE = (
         "context-estimate",
         r"estimated maximum model length is (?P<longest>\d+)",
         Text(
-            "KV 缓存放不下一个满长的请求；放得下的最长约为 {longest} 个 token。",
+            "KV 缓存放不下一个满长的请求；放得下的最长约为 {longest} 个词元。",
             "The KV cache does not hold one request of the whole context; the longest that it holds is about "
             "{longest} tokens.",
         ),
@@ -48,7 +48,7 @@ TABLE = (
         r"max seq len \((?P<context>\d+)\) is larger than the maximum number of tokens that can be stored in KV cache "
         r"\((?P<longest>\d+)\)",
         Text(
-            "上下文 {context} 超过 KV 缓存的 {longest} 个 token。",
+            "上下文 {context} 超过 KV 缓存的 {longest} 个词元。",
             "The context of {context} is more than the {longest} tokens that the KV cache holds.",
         ),
         (SHORTER, MORE_SHARE, MORE_NPUS),
@@ -176,7 +176,7 @@ TABLE = (
         r"is preempted by PreemptionMode|Sequence group \S+ is preempted|"
         r"preempted .{0,40}because there is not enough KV",
         Text(
-            "负载高时 KV 缓存满了，请求被抢占，每个 token 的时间会跳高。",
+            "负载高时 KV 缓存满了，请求被抢占，每个词元的时间会跳高。",
             "Under load the KV cache is full and requests are preempted: the time for each token jumps.",
         ),
         (FEWER, MORE_SHARE, SHORTER, MORE_NPUS),

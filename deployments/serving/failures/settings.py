@@ -72,7 +72,7 @@ TABLE = (
         "batched-tokens",
         r"max_num_batched_tokens \((?P<batch>\d+)\) is smaller than max_model_len \((?P<context>\d+)\)",
         Text(
-            "每步 {batch} 个 token 少于上下文 {context}，而分块预填充是关的。",
+            "每步 {batch} 个词元少于上下文 {context}，而分块预填充是关的。",
             "A step of {batch} tokens is less than the context of {context}, and chunked prefill is off.",
         ),
         (way("batch_up", "把它加大到上下文的长度。", "Raise it to the length of the context."),),
