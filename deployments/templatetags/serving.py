@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from console.templatetags.frame import figure, icon
-from deployments.models import ReplicaState
+from deployments.models import Deployment, Job, ReplicaState
 
 register = template.Library()
 
@@ -66,3 +66,13 @@ def rate(value: Any) -> str:
     if not isinstance(value, int | float):
         return "—"
     return figure(value, 1 if 0 < value < 10 else 0)
+
+
+@register.simple_tag
+def deployment_of(job: Job) -> str:
+    """The name of the deployment that a job serves, stops, measures or gives a gateway: its page leads there."""
+    if job.kind == "benchmark":
+        return Deployment.objects.filter(benchmarks__job=job).values_list("name", flat=True).first() or ""
+    name = job.params.get("deployment") if isinstance(job.params, dict) else None
+    known = isinstance(name, str) and name and Deployment.objects.filter(name=name).exists()
+    return str(name) if known else ""

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from deployments.models import Deployment, Replica
+from deployments.models import Deployment, Gateway, Replica, Server
 from deployments.services import deployment_json, deployment_list, deployment_page, deployment_words
 from tests.deployments import deployment_rows
 from tests.deployments.model_rows import artifact, place
@@ -265,6 +265,10 @@ def test_a_bad_number_of_replicas_is_answered_in_words(olga, whole, typed):
 def test_deleting_needs_the_name_and_nothing_that_runs(olga, whole):
     assert "Stop qwen3-32b first" in text_of(olga.get("/deployments/qwen3-32b/delete"))
     assert "The name does not match." in text_of(olga.post("/deployments/idle/delete", {"confirm": "idel"}), 422)
+    server = Server.objects.get_or_create(name="kp-77")[0]
+    gateway = Gateway.objects.create(deployment=Deployment.objects.get(name="idle"), server=server)
+    assert "Remove the gateway first" in text_of(olga.get("/deployments/idle/delete"))
+    Gateway.objects.filter(pk=gateway.pk).update(enabled=False)
     assert olga.post("/deployments/idle/delete", {"confirm": "idle"}).url == "/deployments/"
     assert not Deployment.objects.present().filter(name="idle").exists()
 

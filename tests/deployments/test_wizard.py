@@ -246,12 +246,13 @@ def test_the_part_beside_follows_what_is_typed(client, seven, looked):
 
 
 def test_a_server_without_a_stack_leads_to_one_that_can_be_brought_there(looked, seven, client, monkeypatch):
-    """One that it matches already is none: it lies in an environment of somebody else's, and `install` would skip it."""
+    """One that it matches already is none: it lies in somebody else's environment, and `install` would skip it."""
     newest = "vllm-ascend-0.23.0"
     told = {"kp-02": ("stack",), "kp-03": ("stack", "simulated"), "kp-04": ("memory",)}
     for name in told:
         Server.objects.create(name=name, family="910B3")
-    found = [Candidate(n, name, why_not=(Text("无", "None."),), codes=codes) for n, (name, codes) in enumerate(told.items())]
+    no = (Text("无", "None."),)
+    found = [Candidate(n, name, why_not=no, codes=codes) for n, (name, codes) in enumerate(told.items())]
     monkeypatch.setattr(placement, "look", lambda *_given, **_more: found)
     word = {newest: REACHABLE}
     monkeypatch.setattr(stacks, "verdict_of", lambda _row, stack: Verdict(word.get(stack.name, MATCHES), "venv"))
