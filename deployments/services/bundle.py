@@ -21,7 +21,7 @@ from console.errors import Unavailable
 # Below lib/: what every child of the agent finds by PYTHONPATH.
 CODE = (
     "deployments/__init__.py", "deployments/steps.py", "deployments/locks.py", "deployments/agent",
-    "deployments/kinds", "deployments/stacks", "deployments/artifacts",
+    "deployments/kinds", "deployments/stacks", "deployments/artifacts", "deployments/serving",
     "monitoring/__init__.py", "monitoring/parsers",
 )  # fmt: skip
 # Below site/: only the agent's own environment has them, so that they never stand before a job's own packages.
