@@ -1,5 +1,6 @@
 """What the page of a new deployment shows, made of what was said: plans, servers, settings, the command."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from console.errors import ConsoleError
@@ -66,7 +67,7 @@ def context(trial: Trial, typed: Typed, cards: list[Card], *, told: str = "") ->
     }
 
 
-def installs(candidates: list[Candidate], device: str) -> dict[str, str]:
+def installs(candidates: Sequence[Candidate], device: str) -> dict[str, str]:
     """{server that lacks a stack: the newest that can be brought to it, a release before candidates}.
 
     One that matches is none of them: its packages lie in an environment that is somebody else's, which `install` leaves
