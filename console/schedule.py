@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from console import alerts, own_alerts
 from console.models import ApiToken, KeptAnswer
-from deployments.services import clocks, engine_logs, enrol, holds, join_many, reconcile, refusals, trust
+from deployments.services import clocks, engine_logs, enrol, holds, join_many, reconcile, refusals, retention, trust
 from monitoring.models import Minute
 
 HISTORY_DAYS = 7
@@ -93,6 +93,11 @@ def prune_engine_logs() -> int:
     return engine_logs.prune()
 
 
+def prune_deployments() -> int:
+    """Replicas that ended long ago go, with what else of deployments is old."""
+    return retention.prune()
+
+
 JOBS: list[tuple[str, Callable[[], object]]] = [
     ("17 * * * *", end_old_sessions),
     ("27 3 * * *", forget_failed_logins),
@@ -109,4 +114,5 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("52 3 * * *", prune_join_lists),
     ("* * * * *", look_at_deployments),
     ("33 4 * * *", prune_engine_logs),
+    ("43 4 * * *", prune_deployments),
 ]

@@ -196,6 +196,9 @@ STATIC_ROOT = None if WHITENOISE_USE_FINDERS else COLLECTED
 # How much worse than its parent a model may be to be promotable, and how much of their answers must be the same.
 GATE_BUDGET = env.share("GATE_BUDGET", 0.02)
 GATE_AGREEMENT = env.share("GATE_AGREEMENT", 0.30)
+# How long logs of engines are kept, and rows of replicas that have ended.
+ENGINE_LOG_DAYS = env.number("ENGINE_LOG_DAYS", 30, least=1, most=3650)
+REPLICA_DAYS = env.number("REPLICA_DAYS", 180, least=1, most=3650)
 PLAYGROUND_VIEWERS = env.flag("PLAYGROUND_VIEWERS", False)  # may viewers, too, talk to deployments
 OFFLINE_AFTER_S = 60  # promise 2: a server is lost 60 s after its last beat, by the console's clock
 SILENT_AFTER_S = 15

@@ -95,9 +95,12 @@ def _fold(head: EngineLog, at: datetime, event: dict[str, Any], done: "Stored") 
             remedy_asking.ask(head.pk, died=True)
     elif event.get("e") == "engine" and event.get("state") == "degraded":
         remedy_asking.ask(head.pk, died=False)
-    if head.server_id != head.replica.server_id:
-        return  # the first of its servers speaks for the whole replica
-    if replica_events.fold(head, event, at):
+    if head.server_id == head.replica.server_id:
+        changed = replica_events.fold(head, event, at)
+    else:  # the first of its servers speaks for the whole replica, unless another one gives up for good
+        gave_up = event.get("e") == "ended" and event.get("state") == "failed" and event.get("more") is False
+        changed = gave_up and replica_events.node_failed(head.replica, head.server_id, head.reason)
+    if changed:
         done.replicas[head.replica_id] = head.replica.deployment_id
         reconcile_asking.ask(head.replica.deployment_id)
 

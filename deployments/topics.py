@@ -21,7 +21,7 @@ from console.live import Present, Told, Topic, viewer
 from console.message import newest, newest_of_each
 from console.models import User
 from deployments.models import Attempt, Batch, Campaign, EngineLog, Enrolment, Job, JoinMany, Replica
-from deployments.services import deployment_json, logs, replica_live
+from deployments.services import deployment_json, engine_logs, logs, replica_live
 from deployments.services.jobs import as_json
 
 MOST_LINES = 500  # what a socket sends of the past; more than that the page fetches over HTTP, as it needs it
@@ -129,8 +129,9 @@ def present_replica(match: re.Match[str]) -> Present:
     row = rows.filter(pk=int(match["id"])).first()
     if row is None:
         raise NotFound(_("There is no such replica."), _("Open its deployment and choose one."), code="no_such_replica")
-    piece = row.logs.order_by("-n").values_list("pk", flat=True).first()
-    return Present([Told("state", deployment_json.replica(row, replica_live.read([row.pk]).get(row.pk, {})))], piece)
+    piece = engine_logs.newest(row)
+    said = deployment_json.replica(row, replica_live.read([row.pk]).get(row.pk, {}))
+    return Present([Told("state", said)], piece.pk if piece else None)
 
 
 def replica_history(match: re.Match[str], attempt: str, after: int) -> Sequence[Told]:

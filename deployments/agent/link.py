@@ -183,6 +183,7 @@ class Link:
             self.purge_at = time.monotonic() + PURGE_S
             spool.purge(self.config.attempts, float(self.redis.time()[0]))
             folder.purge(self.config.logs)
+            folder.forget(self.config.state_dir)
 
     @property
     def away_s(self) -> float:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from deployments.agent.serving.idle import MARGIN_MB, by_chip
+from deployments.agent.serving.idle import MARGIN_MB
 from deployments.agent.serving.stop import DRAIN
 from deployments.demo import models, served, tables
 from deployments.demo.fleet import Chip
@@ -17,6 +17,7 @@ from deployments.demo.served import LOADING, READY, VERSION, Served
 from deployments.serving import asked, command, nodes, settings
 from deployments.serving.asked import Ask
 from deployments.serving.fields import Settings
+from deployments.serving.idle import by_chip
 from deployments.steps import BadParams, Text
 
 OWN = "deployments.agent.serving."

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
+from django.db.models import Count, Q
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -27,18 +29,18 @@ __all__ = [
     "plain_text", "prune", "raw", "tail",
 ]  # fmt: skip
 
-KEPT_PIECES = 40  # of a replica; one is at most 32 MB
-KEPT_DAYS = 30  # those of a replica that has ended
-BATCH = 200
+KEPT_PIECES = 40  # of each server of a replica; one is at most 10 MB
+BATCH = 20  # rows of one piece are many
 
 
 def pieces(replica: Replica) -> list[EngineLog]:
-    """All that are kept, newest first."""
-    return list(replica.logs.order_by("-n"))
+    """All that are kept, newest first: those of the server that answers, then those of its other servers."""
+    return sorted(replica.logs.order_by("-n"), key=lambda one: one.server_id != replica.server_id)
 
 
 def newest(replica: Replica) -> EngineLog | None:
-    return replica.logs.order_by("-n").first()
+    """Of the server that answers, for that one speaks for the whole replica."""
+    return replica.logs.filter(server=replica.server_id).order_by("-n").first()
 
 
 def find(replica: Replica, piece: str = "") -> EngineLog | None:
@@ -86,12 +88,20 @@ def plain_text(found: Lines) -> str:
 
 
 def prune() -> int:
-    """Old pieces go: those beyond the newest KEPT_PIECES of a replica, and all of one that ended long ago."""
-    long_ago = timezone.now() - timedelta(days=KEPT_DAYS)
+    """Old pieces go: those that ended ENGINE_LOG_DAYS ago, all of a replica that did, and those beyond the newest
+    KEPT_PIECES of each server of a replica."""
+    long_ago = timezone.now() - timedelta(days=settings.ENGINE_LOG_DAYS)
+    old = EngineLog.objects.filter(Q(replica__ended_at__lt=long_ago) | Q(done=True, ended_at__lt=long_ago))
     pruned = 0
-    while keys := list(EngineLog.objects.filter(replica__ended_at__lt=long_ago).values_list("pk", flat=True)[:BATCH]):
-        pruned += EngineLog.objects.filter(pk__in=keys).delete()[1].get("deployments.EngineLog", 0)
-    for replica in Replica.objects.filter(logs__n__gt=KEPT_PIECES).distinct():
-        old = list(replica.logs.order_by("-n").values_list("pk", flat=True)[KEPT_PIECES:])
-        pruned += EngineLog.objects.filter(pk__in=old, done=True).delete()[1].get("deployments.EngineLog", 0)
+    while keys := list(old.order_by("pk").values_list("pk", flat=True)[:BATCH]):
+        pruned += _delete(keys)
+    many = EngineLog.objects.order_by().values_list("replica_id", "server_id").annotate(count=Count("pk"))
+    for replica, server, _count in list(many.filter(count__gt=KEPT_PIECES)):
+        rows = EngineLog.objects.filter(replica=replica, server=server).order_by("-n").values_list("pk", "done")
+        keys = [pk for pk, done in rows[KEPT_PIECES:] if done]
+        pruned += sum(_delete(keys[at : at + BATCH]) for at in range(0, len(keys), BATCH))
     return pruned
+
+
+def _delete(keys: list[str]) -> int:
+    return EngineLog.objects.filter(pk__in=keys).delete()[1].get("deployments.EngineLog", 0)

@@ -195,15 +195,20 @@ def move(gateway: Gateway, server: Server, *, by: User) -> Gateway:
 
 
 def remove(gateway: Gateway, *, by: User) -> Gateway:
-    """It ends on its server; its keys and what they used stay. Raises NotAllowed, Conflict."""
+    """It ends on its server; its keys and what they used stay. Of a server that was decommissioned nobody hears its
+    end: it counts as stopped. Raises NotAllowed, Conflict."""
     jobs.check_may_operate(by)
     with transaction.atomic():
         gateway = lock_gateway(gateway.pk)
         check_idle(gateway)
-        gateway.enabled = False
-        params = {"gateway": gateway.pk, "deployment": gateway.deployment.name}
-        gateway.job = jobs.queue_job(gateway.server, "gateway_stop", params, by=by)
-        gateway.save(update_fields=["enabled", "job"])
+        gateway.enabled, gateway.job = False, None
+        if gateway.server.is_gone:
+            ports.release(gateway=gateway)
+            gateway.state, gateway.port, gateway.router_port = "stopped", 0, 0
+        else:
+            params = {"gateway": gateway.pk, "deployment": gateway.deployment.name}
+            gateway.job = jobs.queue_job(gateway.server, "gateway_stop", params, by=by)
+        gateway.save(update_fields=["enabled", "job", "state", "port", "router_port"])
         audit.record(by, "gateway.removed", gateway, deployment=gateway.deployment.name, server=gateway.server.name)
     return gateway
 

@@ -20,7 +20,18 @@ from deployments import queues
 from deployments.models import Enrolment, Job, JobState, Rotation, Server, ServerChange
 from deployments.models.fleet import new_key
 from deployments.row_locks import lock_server
-from deployments.services import clocks, clones, enrol, history, host_changes, jobs, orders, servers, waiting
+from deployments.services import (
+    clocks,
+    clones,
+    enrol,
+    history,
+    host_changes,
+    jobs,
+    orders,
+    serve_uses,
+    servers,
+    waiting,
+)
 from deployments.steps import Text
 
 LEAVE_S = 45  # an agent that has not said goodbye by then is not waited for
@@ -101,6 +112,12 @@ def _check(row: Server) -> None:
             _("Jobs are under way on %(name)s: %(jobs)s.") % {"name": row.name, "jobs": names},
             _("Drain the server and wait until they have ended, or cancel them."),
             code="under_way",
+        )
+    if not row.is_offline and (serving := serve_uses.on_server(row)):
+        raise Conflict(
+            _("Deployments serve from %(name)s: %(names)s.") % {"name": row.name, "names": ", ".join(serving[:5])},
+            _("Stop them, or leave the server out of them, and move their gateways; wait until all has ended."),
+            code="serves",
         )
 
 

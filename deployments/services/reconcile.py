@@ -20,7 +20,7 @@ from console import alerts, audit, doubt, live, streams
 from console.errors import ConsoleError
 from console.models import User
 from console.redis import client
-from deployments.models import GONE, SERVING, Deployment, JobState, Replica, ReplicaState
+from deployments.models import GONE, SERVING, Deployment, Job, JobState, Replica, ReplicaState
 from deployments.row_locks import hold_servers, lock_deployment, lock_replica
 from deployments.services import (
     deployment_json,
@@ -137,6 +137,8 @@ def decide(seen: Picture) -> Action | None:
     for row in seen.replicas:
         if picture.to_settle(row):
             return Action("settle", row)
+        if _is_abandoned(row):
+            return Action("abandon", row)
     if action := next(filter(None, map(_of_gone, seen.replicas)), None):
         return action
     if seen.deployment.paused:
@@ -154,10 +156,19 @@ def decide(seen: Picture) -> Action | None:
     return _of_number(seen)
 
 
+def _is_abandoned(row: Replica) -> bool:
+    """Whether its server was decommissioned under it, and nobody sees to the rest of it yet."""
+    if row.state in GONE or not row.server.is_gone:
+        return False
+    return row.stop_job is None or row.stop_job.server_id == row.server_id
+
+
 def _of_gone(row: Replica) -> Action | None:
     """Its place is given back once nothing of it can run any more: a keeper that gave up is told to stay away first."""
     if row.state not in GONE or not getattr(row, "holds", False):
         return None
+    if row.server.is_gone:
+        return Action("release", row)
     if row.stop_job is not None:
         return Action("release", row) if row.stop_job.state == JobState.SUCCEEDED else None
     never_began = row.serve_job is None or row.serve_job.state in replica_events.ABORTED
@@ -220,6 +231,19 @@ def _give_up(seen: Picture, action: Action) -> None:
     audit.record(None, "replica.given_up", seen.deployment, replica=row.n, server=row.server.name)
 
 
+def _abandon(seen: Picture, action: Action) -> None:
+    """Its server is no more: it counts as stopped. What of it runs on other servers is ended first."""
+    row = lock_replica(_of(action).pk)
+    job = _job(row, lambda by: serve_jobs.stop(row, by=by, now=True)) if row.nodes else None
+    row.stop_job, row.progress, row.drain_until = job, None, None
+    row.state = ReplicaState.STOPPED if job is None else ReplicaState.DRAINING
+    row.ended_at = seen.now if job is None else None
+    row.reason = list(reconcile_reasons.server_gone(row))
+    alerts.resolve("replica-not-stopped", f"replica:{row.pk}")
+    row.save(update_fields=["stop_job", "progress", "drain_until", "state", "ended_at", "reason"])
+    audit.record(None, "replica.given_up", seen.deployment, replica=row.n, server=row.server.name)
+
+
 def _stop(seen: Picture, action: Action) -> None:
     row = lock_replica(_of(action).pk)
     count = picture.running(row)
@@ -243,7 +267,7 @@ def _restart(seen: Picture, action: Action) -> None:
     )  # fmt: skip
 
 
-def _job(row: Replica, make: Callable[[User], object]) -> object:
+def _job(row: Replica, make: Callable[[User], Job | None]) -> Job | None:
     """A job of the console's own, in the name of who made the revision. Raises CannotNow."""
     by = acting_for(row.deployment)
     try:
@@ -273,6 +297,7 @@ def _schedule(seen: Picture, action: Action) -> None:
 
 VERBS: dict[str, Callable[[Picture, Action], None]] = {
     "settle": _settle,
+    "abandon": _abandon,
     "release": _release,
     "clean_up": _clean_up,
     "schedule": _schedule,

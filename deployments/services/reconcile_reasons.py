@@ -78,6 +78,12 @@ def lost(row: Replica, *, replaced: bool) -> Text:
     )
 
 
+def server_gone(row: Replica) -> Text:
+    return Text(
+        f"{row.server.name} 已退役，副本随之结束", f"{row.server.name} was decommissioned, and the replica with it"
+    )
+
+
 def _going_back(seen: Picture) -> Text | None:
     kept = seen.rollout
     if kept.get("phase") != "back" or not kept.get("reason"):

@@ -13,10 +13,12 @@ from deployments.models import Deployment, EngineLog, Replica, Revision
 from deployments.services import logs, reconcile, revision_checks, revisions
 from deployments.serving import findings, remedies
 from deployments.serving import settings as serving_settings
+from deployments.serving.failures import Remedy
 from deployments.serving.findings import Finding
 from deployments.serving.remedies import Offer
 from deployments.serving.remedy_case import Case
-from deployments.steps import BadParams
+from deployments.steps import BadParams, Text
+from monitoring import diagnoses
 
 MOST_LINES = 6000  # of the end of a piece: each start of an engine has one of its own
 TEXTS = ("o", "e", "s", "p", "+")  # kinds of records that an engine has printed
@@ -61,11 +63,28 @@ def look(
     replica: Replica, lines: Iterable[str], *, died: bool = True, first: int = 1, piece: str = ""
 ) -> list[Finding]:
     """Fill `Replica.findings` with what these lines say, best first; where they say nothing, it stays as it is."""
-    found = findings.look(lines, died=died)
+    said = list(lines)
+    found = findings.look(said, died=died)
+    if died and all(one.id in findings.NAMELESS for one in found):
+        found = _diagnosed(said) or found
     if found:
         kept = [{**one.as_json(), "line": one.line + first - 1, "piece": piece} for one in found]
         Replica.objects.filter(pk=replica.pk).update(findings=kept)
         replica.findings = kept
+    return found
+
+
+def _diagnosed(lines: list[str]) -> list[Finding]:
+    """What the rules for all logs know (monitoring/diagnoses), of which servers have none: error codes of CANN most of
+    all."""
+    found = []
+    for one in diagnoses.diagnose("\n".join(line.rstrip("\r\n") for line in lines))[: findings.MOST]:
+        helps = tuple(
+            Remedy(Text(**one.words(each.words)), job={"kind": each.job, "params": {}} if each.job else None)
+            for each in one.rule.remedies
+        )
+        text = one.text[: findings.MOST_SHOWN]
+        found.append(Finding(one.rule.id, one.line, text, Text(**one.words(one.rule.cause)), helps))
     return found
 
 

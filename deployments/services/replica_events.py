@@ -19,6 +19,7 @@ from deployments.steps import Text
 SET_BACK_S = 60  # a keeper whose time is further behind than this has had its clock set, and is not late
 ABORTED = (JobState.FAILED, JobState.CANCELLED)
 STOPPED_BY_HAND = Text("引擎在服务器上被停止，不是由控制台停止的", "It was stopped on its server, not by the console")
+NO_REASON_KNOWN = Text("原因未知", "the reason is not known")
 NO_REASON = Text("启动作业没有成功", "The job that was to start it did not succeed")
 ROW = (
     "state", "progress", "reason", "engine", "restarts", "ready_at", "ended_at", "heard_at", "drain_until", "cut",
@@ -48,6 +49,19 @@ def fold(log: EngineLog, event: dict[str, Any], at: datetime) -> bool:
     return False
 
 
+def node_failed(replica: Replica, server: int, reason: list[str] | None) -> bool:
+    """Another of its servers has given its part up, and the rest does not serve without it; whether the row has
+    changed. While a job starts it, that job's end says so. Under the replica's lock."""
+    job = replica.serve_job
+    if replica.state in (*GONE, ReplicaState.DRAINING) or (job is not None and job.state not in ENDED):
+        return False
+    before = values(replica)
+    name = next((str(node.get("name", "")) for node in replica.nodes if node["server"] == server), "")
+    zh, en = reason or NO_REASON_KNOWN
+    fail(replica, [f"节点 {name}：{zh}", f"Node {name}: {en}"])
+    return _save_changed(replica, before)
+
+
 def job_ended(job: Job, attempt: object = None) -> None:
     """A job has ended that may have started or stopped a replica. Within the transaction that holds its server."""
     rows = Replica.objects.select_for_update(no_key=True, of=("self",)).order_by("pk")
@@ -63,12 +77,26 @@ def job_ended(job: Job, attempt: object = None) -> None:
 def settle(replica: Replica) -> bool:
     """Let the row follow from how its jobs have ended; whether it has changed. Under the replica's lock."""
     before = values(replica)
-    stop, serve = replica.stop_job, replica.serve_job
+    stop, serve = _stopping(replica), replica.serve_job
     if stop is not None and stop.state in ENDED:
         _stop_ended(replica, stop)
     elif serve is not None and serve.state in ENDED and stop is None:
         _serve_ended(replica, serve)
     return _save_changed(replica, before)
+
+
+def _stopping(replica: Replica) -> Job | None:
+    """The job by which it is being stopped. Over several servers there is one on each, queued in the order of their
+    ids: where one has done its work, the next that has not is what the replica waits for, and fails by."""
+    stop = replica.stop_job
+    if stop is None or stop.state != JobState.SUCCEEDED or not replica.nodes:
+        return stop
+    others = Job.objects.filter(kind=stop.kind, params__replica=replica.pk, pk__gt=stop.pk)
+    following = others.exclude(state=JobState.SUCCEEDED).order_by("pk").first()
+    if following is not None:
+        replica.stop_job = stop = following
+        replica.save(update_fields=["stop_job"])
+    return stop
 
 
 def _serve_ended(replica: Replica, job: Job) -> None:
@@ -85,10 +113,10 @@ def _loads_first(replica: Replica) -> bool:
 
 def _stop_ended(replica: Replica, job: Job) -> None:
     if job.state == JobState.SUCCEEDED:
+        alerts.resolve("replica-not-stopped", f"replica:{replica.pk}")
         if replica.state not in GONE:
             replica.state, replica.reason, replica.progress = ReplicaState.STOPPED, None, None
             replica.ended_at = timezone.now()
-            alerts.resolve("replica-not-stopped", f"replica:{replica.pk}")
     elif job.state in ABORTED and replica.engine.get("not_stopped") != job.pk:
         replica.engine = {**replica.engine, "not_stopped": job.pk}  # said once for each job
         replica.reason = replica.reason if replica.state in GONE else job.reason

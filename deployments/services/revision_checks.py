@@ -5,6 +5,7 @@ from typing import Any
 
 from django.utils.translation import gettext as _
 
+from console import audit
 from console.errors import Conflict, Invalid
 from console.language import pick
 from console.models import User
@@ -83,6 +84,11 @@ def check_note(note: str) -> None:
 
 
 def new(deployment: Deployment, n: int, artifact: Artifact, kept: dict[str, Any], note: str, by: User) -> Revision:
+    """The revision, which is not yet that of the deployment. Within a transaction of the caller. That engines begin to
+    log what users write is in the audit log by a name of its own."""
+    before = deployment.revision.settings if deployment.revision else {}
+    if kept.get("log_requests") and not before.get("log_requests"):
+        audit.record(by, "deployment.requests_logged", deployment, revision=n)
     return Revision.objects.create(
         deployment=deployment, n=n, artifact=artifact, fingerprint=artifact.fingerprint, settings=kept,
         note=note[:MOST_NOTE], by=by,

@@ -57,36 +57,40 @@ def start(replica: Replica, *, by: User, fault: str = "") -> Job:
     Raises ConsoleError; then no job is queued.
     """
     fault = fault or _labelled(replica)
-    return _queue(replica, SERVE, {"fault": fault} if fault else {}, by=by)
+    return _queue(replica, SERVE, {"fault": fault} if fault else {}, by=by)[0]
 
 
 def restart(replica: Replica, *, by: User) -> Job:
     """The same for one that runs: it is stopped first."""
-    return _queue(replica, RESTART, {}, by=by)
+    return _queue(replica, RESTART, {}, by=by)[0]
 
 
-def stop(replica: Replica, *, by: User, now: bool = False) -> Job:
+def stop(replica: Replica, *, by: User, now: bool = False) -> Job | None:
     """Queue the job that stops it; without `now` it first waits until no request is under way, for as long as the
-    deployment lets them. A start that is under way is cancelled, and the stop comes behind it. Raises ConsoleError."""
+    deployment lets them. A start that is under way is cancelled, and the stop comes behind it. Nothing can be stopped
+    on a server that was decommissioned: None where none is left. Raises ConsoleError."""
     with transaction.atomic():
         begun = of(replica).filter(kind__in=STARTS, cancel_requested_at=None).exclude(state__in=ENDED)
         for job in begun.order_by("pk"):
             jobs.cancel_job(job, by=by)
-        return _queue(replica, STOP, {"now": now}, by=by)
+        made = _queue(replica, STOP, {"now": now}, by=by)
+        return made[min(made)] if made else None
 
 
-def _queue(replica: Replica, kind: str, params: dict[str, Any], *, by: User) -> Job:
-    """The other nodes first, for the first one waits for them; stopping goes the other way round."""
+def _queue(replica: Replica, kind: str, params: dict[str, Any], *, by: User) -> dict[int, Job]:
+    """{rank: job}. The other nodes first, for the first one waits for them; stopping goes the other way round."""
     parts = parts_of(replica)
     several = len(parts) > 1
     with transaction.atomic():
         made = {}
         for part in parts if kind == STOP else reversed(parts):
             server = replica.server if part.server_id == replica.server_id else Server.objects.get(pk=part.server_id)
+            if kind == STOP and server.is_gone:
+                continue
             # A node that waited for hours would keep the others waiting, too.
             wait = kind == STOP or not several
             made[part.rank] = jobs.queue_job(server, kind, {"replica": replica.pk, **params}, by=by, wait=wait)
-    return made[0]
+    return made
 
 
 def parts_of(replica: Replica) -> list[Node]:

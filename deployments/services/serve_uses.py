@@ -6,7 +6,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext as _
 
 from deployments.artifacts import paths
-from deployments.models import ArtifactPlace, Replica
+from deployments.models import ArtifactPlace, Gateway, Replica, Server
 from deployments.models.deployment import GONE
 from deployments.services import model_uses
 from deployments.services.model_uses import Use
@@ -17,13 +17,17 @@ def replicas(place: ArtifactPlace) -> Iterator[Use]:
     """Those on that server whose model is this folder, or lies in it; one of several servers holds it on each."""
     rows = Replica.objects.exclude(state__in=GONE).select_related("deployment").order_by("deployment__name", "n")
     for row in rows.only("pk", "n", "path", "server_id", "nodes", "deployment__name"):
-        if place.server_id in servers_of(row) and paths.inside(row.path, place.path):
+        if place.server_id in row.server_ids and paths.inside(row.path, place.path):
             text = _("Replica %(n)s of the deployment %(name)s serves it.") % {"n": row.n, "name": row.deployment.name}
             yield Use(text, page_of(row.deployment.name), True)
 
 
-def servers_of(row: Replica) -> set[int]:
-    return {row.server_id, *(one["server"] for one in row.nodes)}
+def on_server(server: Server) -> list[str]:
+    """Names of the deployments of which a replica is there, a part of one, or the gateway, sorted."""
+    rows = Replica.objects.there().select_related("deployment").order_by("deployment__name")
+    found = rows.only("server_id", "nodes", "deployment__name")
+    gateways = Gateway.objects.filter(server=server, enabled=True).values_list("deployment__name", flat=True)
+    return sorted({*gateways, *(row.deployment.name for row in found if server.pk in row.server_ids)})
 
 
 def page_of(name: str) -> str:

@@ -9,7 +9,9 @@ from typing import Any
 from deployments.serving.fields import Settings
 
 MODULE = "vllm.entrypoints.openai.api_server"
-HEADLESS = "vllm.entrypoints.cli.main"  # the module above starts an API server whatever --headless says
+# Of a node that answers nobody: the module above passes over --headless and starts a server of its own (vLLM 0.32.0,
+# entrypoints/cli/serve.py). It takes the model as its first word.
+HEADLESS = "vllm.entrypoints.cli.main"
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 READY_S = 600  # vLLM's own limit; larger models take longer
 DP_PORT, RAY_PORT, MASTER_PORT = 13389, 6379, 29501

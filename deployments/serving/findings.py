@@ -19,6 +19,7 @@ MOST = 5
 MOST_LINES = 200_000
 MOST_LINE, MOST_SHOWN = 4000, 400
 LAST = FOLLOWS + 1
+NAMELESS = ("unknown", "gone")  # ids of what says only that there was an error
 ECHO = re.compile(
     r"Engine core initialization failed|See (root cause|stack trace)|Failed core proc|EngineDeadError|"
     r"Engine core proc \S+ died unexpectedly|EngineCore (failed to start|encountered a fatal error)|"

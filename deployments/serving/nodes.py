@@ -13,7 +13,6 @@ from deployments.serving.command import RAY_PORT, Place
 from deployments.serving.fields import Settings
 from deployments.steps import Text
 
-CLI = "vllm.entrypoints.cli.main"
 JOIN_S = 900  # how long a node tries to join the head
 # The head: Ray's own processes in the group of the engine, so that they end with it. head PORT ADDRESS COMMAND …
 HEAD = (
@@ -39,19 +38,11 @@ def argv(settings: Settings, where: Place) -> list[str]:
     """The command of this node, with what Ray needs around it. The texts of the shell are fixed."""
     words = command.argv(settings, where)
     if settings.nodes < 2 or settings.backend != "ray":
-        return headless(words, where.model) if "--headless" in words else words
+        return words
     if where.node_rank == 0:
         port = str(where.ports.get("ray", RAY_PORT))
         return ["bash", "-c", HEAD, "ray-head", port, where.head, *words]
     return ["bash", "-c", JOIN, "ray-join", str(JOIN_S), *words]
-
-
-def headless(words: list[str], model: str) -> list[str]:
-    """The module of the API server passes over `--headless`, and starts a server of its own (vLLM 0.32.0,
-    entrypoints/cli/serve.py): only `vllm serve` knows it, which takes the model as its first word."""
-    at = words.index("--model")
-    assert words[:at] == ["python", "-m", command.MODULE] and words[at + 1] == model
-    return ["python", "-m", CLI, "serve", model, *words[at + 2 :]]
 
 
 def problems(nodes: Sequence[Mapping[str, Any]], settings: Settings) -> list[Text]:

@@ -68,12 +68,18 @@ def work(way: str, case: Case) -> Worked | None:
 
 
 def from_json(row: Mapping[str, Any]) -> Finding | None:
-    """A finding as a replica keeps it, with the remedies of today's tables; None where it is none."""
+    """A finding as a replica keeps it, with the remedies of today's tables, and its own where these do not know it;
+    None where it is none."""
     try:
         known = next((one for one in TABLES if one.id == row["id"]), None)
         cause, numbers = Text(*map(str, row["cause"])), {str(k): str(v) for k, v in row.get("numbers", {}).items()}
         return Finding(
-            str(row["id"]), int(row["line"]), str(row["text"]), cause, known.remedies if known else (), numbers
+            str(row["id"]), int(row["line"]), str(row["text"]), cause, known.remedies if known else _kept(row), numbers
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
+
+
+def _kept(row: Mapping[str, Any]) -> tuple[Remedy, ...]:
+    """What it was told with: words, and jobs. Ways and changes are of tables alone."""
+    return tuple(Remedy(Text(*map(str, one["text"])), job=one.get("job")) for one in row.get("remedies", []))

@@ -1,7 +1,9 @@
-"""The whole console, as `make up` starts it: an operator has simulated servers act out installs, and a fault."""
+"""The whole console, as `make up` starts it: an operator has simulated servers act out installs, a fault, and a model
+that is served, told of, and stopped, by every part there is."""
 
 import json
 import urllib.error
+import urllib.request
 
 import pytest
 
@@ -9,6 +11,7 @@ from tests.deployments.joining import Browser
 from tests.waiting import until
 from tests.whole import Whole
 
+SERVES = "kp-03"
 STACK = "vllm-ascend-0.23.0"
 SERVER = "kp-13"  # driver 24.1.0, no engine on its NPUs
 
@@ -93,6 +96,33 @@ def test_a_fault_then_the_way_out_then_nothing_is_left_to_do(console, token):
 
     again = job_in(console, token, queue(console, token), "succeeded", "failed")
     assert {step["state"] for step in again["attempt"]["steps"]} == {"skipped"}
+
+
+def test_a_deployment_comes_up_by_itself_and_goes_when_it_is_stopped(console, token):
+    body = {"kind": "install", "server": SERVES, "params": {"stack": "vllm-ascend-0.26.0rc1"}}
+    job_in(console, token, console.call("/jobs", token, body), "succeeded")
+    rows = until(lambda: console.call("/models?fleet=simulated", token)["models"], 60, every=0.3)
+    model = next(row["id"] for row in rows if row["name"] == "Qwen3-8B" and SERVES in row["servers"])
+    settings = {"served_model_name": "chat", "tensor_parallel_size": 2, "max_model_len": 4096}
+    made = {"name": "chat", "model": model, "settings": settings, "servers": [SERVES]}
+    console.call("/deployments", token, made)
+
+    def look():
+        return console.call("/deployments/chat", token)
+
+    found = until(lambda: (now := look())["metrics"]["running"] is not None and now["ready"] == 1 and now, 120, 0.3)
+    (row,) = found["replica_set"]
+    assert row["server"] == SERVES and len(row["npus"]) == 2 and row["heard"] and row["facts"]["kv_tokens"] > 0
+    assert found["state"] == "ready" and found["reason"] is None and row["restarts"] == 0
+
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    url, data = f"{console.url}/api/v1/deployments/chat", b'{"drain_s": 1}'  # its requests never cease
+    with console.open(urllib.request.Request(url, data, headers, method="PATCH"), timeout=10) as answer:
+        assert json.loads(answer.read())["drain_s"] == 1
+    console.call("/deployments/chat/stop", token, {})
+    until(lambda: look()["state"] == "stopped", 120, every=0.3)
+    (row,) = look()["replica_set"]
+    assert row["state"] == "stopped" and row["cut"] is not None
 
 
 def test_a_real_server_takes_no_fault(console, token):

@@ -1,8 +1,10 @@
 """Pieces of engines' logs on their way into rows: once, in order, and only from the replica's own servers."""
 
 import json
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from console import streams
 from deployments import ingest
@@ -84,6 +86,18 @@ def test_each_server_of_a_replica_has_pieces_of_its_own(server, replica, piece):
     assert set(EngineLog.objects.values_list("pk", "server")) == {
         (piece.attempt_id, server.pk), (f"{piece.attempt_id}-s{other.pk}", other.pk),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "state"), [(True, "ready"), (False, "failed")])
+def test_where_another_server_gives_its_part_up_the_replica_has_failed(server, replica, piece, more, state):
+    other = Server.objects.create(name="kp-02")
+    nodes = [{"server": one.pk, "name": one.name, "rank": rank} for rank, one in enumerate((server, other))]
+    Replica.objects.update(nodes=nodes, state="ready")
+    ended = Spool(piece.attempt_id).event(e="ended", state="failed", exit=1, reason=["卡丢失", "lost"], more=more)
+    done = store(other, ended)
+    replica.refresh_from_db()
+    assert replica.state == state and bool(done.replicas) is (not more)
+    assert more or replica.reason == ["节点 kp-02：卡丢失", "Node kp-02: lost"]
 
 
 def test_lines_of_jobs_and_engines_are_stored_in_one_go(server, attempt, spool, piece):
@@ -179,3 +193,23 @@ def test_old_pieces_go_and_the_one_that_is_written_stays(server, replica, monkey
         EngineLog.objects.create(pk=f"e{replica.pk}-{n}", replica=replica, server=server, n=n, done=n != 1)
     assert engine_logs.prune() == 2
     assert list(EngineLog.objects.values_list("n", flat=True)) == [1, 4, 5], "piece 1 has not ended"
+
+
+def test_pieces_of_one_server_push_out_none_of_another_and_the_answering_ones_come_first(server, replica, monkeypatch):
+    monkeypatch.setattr(engine_logs, "KEPT_PIECES", 2)
+    other = Server.objects.create(name="kp-02")
+    for n in (1, 2, 1_000_001, 1_000_002, 1_000_003):
+        EngineLog.objects.create(pk=f"p{n}", replica=replica, server=other if n > 9 else server, n=n, done=True)
+    assert engine_logs.prune() == 1
+    assert [one.n for one in engine_logs.pieces(replica)] == [2, 1, 1_000_003, 1_000_002]
+    assert engine_logs.newest(replica).n == 2
+
+
+def test_a_piece_that_ended_long_ago_goes_though_the_replica_runs(server, replica, settings):
+    settings.ENGINE_LOG_DAYS = 3
+    for n, days in ((1, 4), (2, 2)):
+        ended = timezone.now() - timedelta(days=days)
+        EngineLog.objects.create(pk=f"p{n}", replica=replica, server=server, n=n, done=True, ended_at=ended)
+    EngineLog.objects.create(pk="p3", replica=replica, server=server, n=3, started_at=timezone.now())
+    assert engine_logs.prune() == 1 and engine_logs.prune() == 0
+    assert [one.n for one in engine_logs.pieces(replica)] == [3, 2]

@@ -5,10 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from console import runners
+from deployments import locks
 from deployments.agent import control, install, spool
 from deployments.agent.engines import engine, folder, now, watch
 from tests.conftest import ROOT
@@ -83,6 +85,37 @@ def test_the_sample_tells_how_engines_are_and_believes_only_their_own_words(benc
     for text in ('{"replica": 8}', "[]", "{", "9" * 300_000, "[" * 100_000):
         (bench.place.path / "now.json").write_text(text)
         assert now.every(bench.config) == []
+
+
+def test_the_newest_that_are_kept_come_first_however_many_have_ended(bench):
+    for n in range(1, 100):
+        place = folder.Folder(bench.place.path.with_name(f"e{n}"), bench.config.logs)
+        place.path.mkdir(exist_ok=True)
+        (place.path / "now.json").write_text(json.dumps({"replica": n, "state": "stopped"}))
+    lock = locks.take_lock(bench.place.path / "lock")
+    told = [one["replica"] for one in now.every(bench.config)]
+    os.close(lock)
+    assert told == [7, *range(99, 36, -1)]
+
+
+def test_a_stopped_engines_folder_goes_after_a_while_and_no_other(tmp_path):
+    bench = Bench(tmp_path)
+    bench.ask_for({})
+    long_ago = time.time() - folder.KEPT_S - 60
+    for name, wish, at in (("e1", "stop", long_ago), ("e2", "run", long_ago), ("e3", "stop", time.time())):
+        place = folder.Folder(bench.place.path.with_name(name), bench.config.logs)
+        place.path.mkdir()
+        place.ask(wish)
+        os.utime(place.path / "wish", (at, at))
+    bench.place.path.with_name("e4").mkdir()  # nobody has asked for anything yet
+    assert folder.forget(bench.state) == ["e1"]
+    assert sorted(path.name for path in (bench.state / "engines").iterdir()) == ["e2", "e3", "e4", "e7"]
+    bench.place.ask("stop")
+    os.utime(bench.place.path / "wish", (long_ago, long_ago))
+    lock = locks.take_lock(bench.place.path / "lock")
+    assert folder.forget(bench.state) == []
+    os.close(lock)
+    assert folder.forget(bench.state) == ["e7"]
 
 
 def test_make_down_names_engines_and_with_all_ends_them_until_the_next_start(tmp_path):

@@ -9,7 +9,7 @@ import zlib
 import pytest
 
 from deployments.agent import signing
-from deployments.agent.gateways import balancer, front, making, obey, usage, watch
+from deployments.agent.gateways import balancer, front, making, obey, program, usage, watch
 from deployments.agent.gateways import folder as folders
 from deployments.agent.orders import CannotObey
 from deployments.agent.pages import Stopped
@@ -40,6 +40,19 @@ def seal(content, key=KEY):
 
 def told_to(agent, content, **more):
     return obey.Gateways(lambda: agent.config).gateway({"gateway": 7, "sealed": seal(content)} | more)
+
+
+def test_a_log_that_is_being_written_stays_short(tmp_path, monkeypatch):
+    monkeypatch.setattr(program, "MOST_LOG", 20)
+    path = tmp_path / "router.out"
+    assert program.bound(path) is False, "it is not there yet"
+    with path.open("a") as writer:
+        for n in range(6):
+            writer.write(f"line {n}\n")
+            writer.flush()
+            program.bound(path)
+    assert path.read_text() == ""
+    assert path.with_name("router.out.1").read_text() == "line 3\nline 4\nline 5\n"
 
 
 @needs_gateway

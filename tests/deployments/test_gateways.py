@@ -232,6 +232,14 @@ def test_a_deployment_goes_only_after_its_gateway(gateway, deployment, operator)
     assert deployments.delete(deployment, by=operator, confirm="qwen").deleted_at is not None
 
 
+def test_one_on_a_server_that_is_no_more_is_removed_without_it(gateway, server, operator):
+    settled(gateway)
+    Server.objects.filter(pk=server.pk).update(decommissioned_at=timezone.now())
+    removed = gateways.remove(gateway, by=operator)
+    assert (removed.enabled, removed.state, removed.job) == (False, "stopped", None)
+    assert not PortLease.objects.filter(gateway=gateway).exists()
+
+
 def test_the_page_of_the_deployment_shows_its_gateway(client, gateway, operator):
     settled(gateway)
     client.force_login(operator)

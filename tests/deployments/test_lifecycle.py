@@ -15,7 +15,7 @@ from console.models import Alert, User
 from deployments.agent import install, signing
 from deployments.agent.dispatch import Dispatcher
 from deployments.demo.__main__ import Loop
-from deployments.models import Enrolment, Job, Order, Server
+from deployments.models import Enrolment, Job, Order, Replica, Server
 from deployments.services import (
     enrol,
     history,
@@ -30,6 +30,7 @@ from deployments.services import (
     signed_calls,
 )
 from monitoring.services import live_state
+from tests.deployments import serving_rows
 from tests.deployments.agent_bench import AgentServer
 from tests.deployments.handed import finish, kinds_of_tests  # noqa: F401
 
@@ -148,6 +149,14 @@ def test_jobs_that_run_are_waited_for_and_those_that_wait_are_cancelled(server, 
     lifecycle.decommission(server, "kp-01", by=administrator)
     job = Job.objects.get(pk=waiting.pk)
     assert job.state == "cancelled" and job.reason[1] == "The server was decommissioned"
+
+
+def test_a_server_that_serves_is_kept_until_its_replicas_have_ended(server, granted, administrator):
+    row = serving_rows.replica(serving_rows.deployment("chat"), server)
+    with translation.override("en"), pytest.raises(Conflict, match="serve from kp-01: chat"):
+        lifecycle.decommission(server, "kp-01", by=administrator)
+    Replica.objects.filter(pk=row.pk).update(state="stopped")
+    assert lifecycle.decommission(server, "kp-01", by=administrator).is_gone
 
 
 @pytest.mark.parametrize("state", ["running", "waiting_reboot"])

@@ -42,7 +42,7 @@ def said(texts):
         ({"used_mb": 5900.0, "chip": "Ascend950PR"}, None),
         ({"used_mb": 5900.0}, "above the idle level"),
         ({"used_mb": 1600.0, "chip": "310P3"}, None),
-        ({"used_mb": 2700.0, "chip": "310P3"}, "above the idle level of 2600"),
+        ({"used_mb": 2701.0, "chip": "310P3"}, "above the idle level of 2700"),
         ({"health": None}, "cannot be read"),
         ({"health": "Alarm"}, "has the health Alarm"),
         ({"health": "Warning", "codes": ("81078603",)}, None),

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import django_rq
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.utils import timezone
 
 from console.errors import Conflict
@@ -209,6 +209,45 @@ def test_where_it_is_allowed_another_one_takes_its_place_and_the_lost_one_is_sto
     silence(lost.server, 0)
     fleet.settle(made)
     assert states(made)[0] == (1, "stopped") and PortLease.objects.count() == 2
+
+
+def test_a_replica_whose_server_was_decommissioned_ends_and_another_one_takes_its_place(fleet, made, operator):
+    fleet.settle(made)
+    gone = made.replica_set.get(n=1)
+    silence(gone.server, 11)
+    Server.objects.filter(pk=gone.server_id).update(decommissioned_at=timezone.now())
+    fleet.settle(made)
+    gone.refresh_from_db()
+    assert states(made) == [(1, "stopped"), (2, "ready"), (3, "ready")] and "decommissioned" in gone.reason[1]
+    assert not gone.ports.exists() and not gone.reservations.exists()
+
+
+def test_one_that_was_to_be_stopped_there_ends_as_well(fleet, made, operator):
+    fleet.settle(made)
+    deployments.stop(made, by=operator)
+    row = made.replica_set.get(n=1)
+    fleet.engines.slow = {row.server.name}
+    fleet.settle(made)
+    Server.objects.filter(pk=row.server_id).update(decommissioned_at=timezone.now())
+    with transaction.atomic():
+        fleet.engines.end(made.replica_set.get(n=1).stop_job, JobState.FAILED, ["x", "nobody knows"])
+    fleet.settle(made)
+    assert states(made) == [(1, "stopped"), (2, "stopped")] and not PortLease.objects.exists()
+    assert not Alert.objects.filter(name="replica-not-stopped", ended_at=None).exists()
+
+
+def test_the_alert_of_a_failed_replica_that_was_not_stopped_ends_with_another_try(fleet, made, operator):
+    fleet.settle(made)
+    fleet.engines.say(made.replica_set.get(n=1), "failed", reason=["反复退出", "it ended again and again"])
+    reconcile.look(made.pk)
+    row = made.replica_set.get(n=1)
+    assert (row.state, row.stop_job.kind) == ("failed", "stop")
+    fleet.engines.end(row.stop_job, JobState.FAILED, ["x", "stuck"])
+    assert Alert.objects.filter(name="replica-not-stopped", ended_at=None).count() == 1
+    deployments.stop_again(made, 1, by=operator)
+    fleet.settle(made)
+    assert not Alert.objects.filter(name="replica-not-stopped", ended_at=None).exists()
+    assert not PortLease.objects.filter(replica=row).exists()
 
 
 def test_while_the_console_doubts_itself_nothing_is_done(fleet, made, monkeypatch):

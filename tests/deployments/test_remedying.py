@@ -54,6 +54,24 @@ def test_the_log_is_read_and_lines_keep_their_numbers():
     assert (found["id"], found["line"], found["piece"]) == ("context-estimate", 3, log.pk)
 
 
+def test_what_engines_tables_do_not_know_is_said_by_the_rules_for_all_logs():
+    row = failed()
+    log = log_of(row, ("o", "INFO fine"), ("e", "RuntimeError: ACL stream synchronize failed, error code:507018"))
+    assert remedying.run(log.pk, True) == 1
+    row.refresh_from_db()
+    assert (row.findings[0]["id"], row.findings[0]["line"]) == ("code-507018", 2)
+    (shown,) = remedying.shown(row)
+    assert shown.finding.cause.en and shown.offers and all(not offer.change for offer in shown.offers)
+    assert remedying.as_json(row)["findings"][0]["remedies"]
+
+
+def test_what_nobody_knows_is_called_so():
+    row = failed()
+    remedying.run(log_of(row, ("e", "ZebraError: stripes")).pk, True)
+    row.refresh_from_db()
+    assert row.findings[0]["id"] == "unknown"
+
+
 def test_a_long_log_is_read_from_its_end(monkeypatch):
     monkeypatch.setattr(remedying, "MOST_LINES", 3)
     row = failed()

@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 import pytest
-from django.utils import timezone
+from auditlog.models import LogEntry
+from django.utils import timezone, translation
 
 from console.errors import Conflict
 from console.models import Alert
@@ -14,6 +15,12 @@ from tests.deployments.deployments_bench import SETTINGS, Fleet
 pytestmark = [pytest.mark.django_db(transaction=True)]
 LONGER = {**SETTINGS, "max_model_len": 4096}
 LONGEST = {**SETTINGS, "max_model_len": 8192}
+
+
+@pytest.fixture(autouse=True)
+def in_english():
+    with translation.override("en"):
+        yield
 
 
 @pytest.fixture
@@ -251,6 +258,17 @@ def test_the_plan_names_who_restarts_and_how_long_nobody_answers(fleet, operator
     assert [(one["field"], one["after"]) for one in plan["changes"]] == [("max_model_len", "4096")]
     assert revisions.plan(made, LONGER, how="surge")["no_service"] is False
     assert made.revisions.count() == 1 and Deployment.objects.get().rollout is None
+
+
+def test_that_requests_are_logged_from_here_on_is_in_the_audit_log(fleet, made, operator):
+    def told():
+        return LogEntry.objects.filter(additional_data__verb="deployment.requests_logged").count()
+
+    assert told() == 0
+    revisions.make(made, {**SETTINGS, "log_requests": True}, by=operator)
+    fleet.settle(made)
+    revisions.make(Deployment.objects.get(), {**LONGER, "log_requests": True}, by=operator)
+    assert told() == 1, "it was on already"
 
 
 def test_nothing_changed_makes_no_revision(fleet, made, operator):

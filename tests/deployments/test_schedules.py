@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 from django.test import override_settings
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from console.errors import Invalid
 from deployments.models import Deployment
@@ -23,7 +23,7 @@ def with_schedule(points, since):
 
 @pytest.fixture(autouse=True)
 def shanghai():
-    with override_settings(TIME_ZONE="Asia/Shanghai"), timezone.override(None):
+    with override_settings(TIME_ZONE="Asia/Shanghai"), timezone.override(None), translation.override("en"):
         yield
 
 

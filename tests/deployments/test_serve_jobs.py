@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils import timezone, translation
 
 from console.errors import Conflict, ConsoleError, Invalid, NotFound
-from console.models import ApiToken
+from console.models import Alert, ApiToken
 from deployments import ingest, queues
 from deployments.agent import signing
 from deployments.demo import models
@@ -340,6 +340,39 @@ def test_a_node_that_had_started_is_stopped_when_another_fails(several, operator
     end(first, "failed", ["x", "It ended."])
     stop = Job.objects.get(kind="stop")
     assert stop.server.name == "kp-02" and stop.params["now"] is True
+
+
+@pytest.mark.django_db(transaction=True)
+def test_it_is_stopped_when_each_of_its_nodes_is_and_one_that_is_not_is_told_of(several, operator):
+    first = serve_jobs.stop(several, by=operator, now=True)
+    second = Job.objects.get(kind="stop", server__name="kp-02")
+    Replica.objects.update(state="draining", stop_job=first)
+    end(first, "succeeded")
+    several.refresh_from_db()
+    assert (several.state, several.stop_job) == ("draining", second)
+    end(second, "failed", ["卡住", "It hangs."])
+    several.refresh_from_db()
+    assert several.state == "draining" and several.reason == ["卡住", "It hangs."]
+    assert Alert.objects.filter(name="replica-not-stopped", ended_at=None).exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_in_whatever_order_they_stop(several, operator):
+    first = serve_jobs.stop(several, by=operator, now=True)
+    Replica.objects.update(state="draining", stop_job=first)
+    end(Job.objects.get(kind="stop", server__name="kp-02"), "succeeded")
+    several.refresh_from_db()
+    assert several.state == "draining"
+    end(first, "succeeded")
+    several.refresh_from_db()
+    assert several.state == "stopped"
+
+
+def test_nothing_is_stopped_on_a_server_that_is_no_more(several, operator):
+    Server.objects.filter(name="kp-01").update(decommissioned_at=timezone.now())
+    assert serve_jobs.stop(Replica.objects.get(), by=operator).server.name == "kp-02"
+    Server.objects.update(decommissioned_at=timezone.now())
+    assert serve_jobs.stop(Replica.objects.get(), by=operator) is None
 
 
 def test_nodes_that_do_not_go_together_are_refused(several, operator):

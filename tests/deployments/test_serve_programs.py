@@ -17,6 +17,7 @@ import pytest
 
 from deployments.agent import processes, spool
 from deployments.agent.serving import await_npus, await_ready, idle, npus, stop
+from deployments.serving import idle as levels
 from tests.conftest import ROOT
 from tests.deployments.serve_bench import API_KEY, PRETENDED, Serving, sealed
 from tests.waiting import until
@@ -332,7 +333,9 @@ def test_a_level_that_nobody_knows_is_passed_over_and_said(serving, capfd):
     assert serving.step("idle", npus=["0000:41:00.0"], device="npu", settings="{}") == 3
     assert "not known, so they are passed over: 0000:41:00.0" in capfd.readouterr().out
     assert serving.step("idle", npus=[], device="cpu") == 3
-    assert idle.by_chip("Ascend310P3") == 1600 and idle.by_chip("910_9362") == 3500 and idle.by_chip("950DT") == 5900
+    assert (
+        levels.by_chip("Ascend310P3") == 1600 and levels.by_chip("910_9362") == 3500 and levels.by_chip("950DT") == 5900
+    )
 
 
 def test_a_unit_waits_until_its_npus_are_back(serving, tmp_path, capfd):

@@ -24,11 +24,8 @@ class Installed(NamedTuple):
     took_s: float
 
 
-LONG = (
-    "test_evaluate.py",
-    "test_sample_model.py",
-    "test_serve_engine.py",
-)  # vLLM starts several times; the whole way has each of them once
+# vLLM starts several times in these; the whole ways have each of them once.
+LONG = ("test_evaluate.py", "test_sample_model.py", "test_serve_engine.py")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -26,6 +26,7 @@ from deployments.steps import Text
 NAME = re.compile(r"e\d{1,18}")
 MOST_JSON = 256 * 1024
 SHIPPED_S = 60.0
+KEPT_S = 7 * 86400.0  # the folder of an engine that was stopped: its log helps to say why
 ENGINE_BYTES = 256
 
 
@@ -197,6 +198,20 @@ def purge(logs: Path) -> int:
             if time.time() - (folder / "shipped").stat().st_mtime >= SHIPPED_S:
                 shutil.rmtree(folder, ignore_errors=True)
                 removed += 1
+    return removed
+
+
+def forget(state_dir: Path) -> list[str]:
+    """Remove the folders of engines that were asked to stop KEPT_S ago and of which nothing runs; returns their names.
+
+    Pieces of their logs stay until the console has them. An engine that is to start again gets a folder anew.
+    """
+    oldest = (time.time() - KEPT_S) * 1e9
+    removed = []
+    for place in below(state_dir):
+        if place.wish == "stop" and 0 < place.asked_at < oldest and not place.is_kept and not place.has_engine:
+            shutil.rmtree(place.path, ignore_errors=True)
+            removed.append(place.name)
     return removed
 
 

@@ -45,10 +45,12 @@ class Now:
 
 
 def every(config: Config) -> list[dict[str, Any]]:
-    """What every keeper of this server says, as the sample's `engines`; `kept` tells whether it lives."""
+    """What every keeper of this server says, as the sample's `engines`; `kept` tells whether it lives. Where there are
+    more than MOST_ENGINES, those that are kept come before those that have ended, and the newest before older ones."""
     found = []
     for place in folder.every(config):
         told = read_json(place.path / "now.json")
         if told is not None and told.get("replica") == int(place.name[1:]):
             found.append({**told, "kept": place.is_kept})
+    found.sort(key=lambda told: (not told["kept"], -told["replica"]))
     return found[:MOST_ENGINES]

@@ -22,7 +22,7 @@ from deployments.agent.environment import passed_on
 from deployments.agent.gateways import balancer, front
 from deployments.agent.gateways import folder as folders
 from deployments.agent.gateways.folder import Programs
-from deployments.agent.gateways.program import Program
+from deployments.agent.gateways.program import Program, bound
 from deployments.agent.gateways.usage import Usage
 from deployments.serving import gateway_conf
 from deployments.serving.gateway_conf import Spec
@@ -33,6 +33,7 @@ TURN_S = 0.25
 BALANCER_S = 1.0
 TELL_S = 1.0
 USAGE_S = 1.0
+LOGS = ("router.out", "nginx.out", "nginx.log", "keeper.out")
 END_S = 20.0  # for requests that run when it is stopped
 LAUNCHER = Path(__file__).with_name("router_main.py")
 
@@ -65,6 +66,8 @@ class Keeper:
         if self._is_due("usage", USAGE_S):
             self.usage.turn(self.spec.day_offset_s)
             self.usage.begin_anew(lambda: self.nginx.signal(signal.SIGUSR1))
+            for name in LOGS:
+                bound(self.folder / name)
         self._tell_when_due()
 
     def _is_due(self, name: str, every_s: float) -> bool:

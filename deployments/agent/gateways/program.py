@@ -1,6 +1,7 @@
 """One of a gateway's two programs: started in a session of its own, adopted by the next keeper, started again."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -52,8 +53,7 @@ class Program:
 
     def _start(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
         path = self.folder / f"{self.name}.out"
-        if path.exists() and path.stat().st_size > MOST_LOG:
-            path.replace(path.with_suffix(".out.1"))
+        bound(path)
         log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             self.child = subprocess.Popen(
@@ -98,3 +98,16 @@ class Program:
             return ""
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         return "".join(c for c in (lines or [""])[-1] if c.isprintable())[:most]
+
+
+def bound(path: Path) -> bool:
+    """Let a log that has grown long begin anew, also while it is written (by O_APPEND alone); its last part stays
+    beside it as `….1`. Whether it was so long."""
+    try:
+        if path.stat().st_size <= MOST_LOG:
+            return False
+        shutil.copyfile(path, path.with_name(f"{path.name}.1"))
+        os.truncate(path, 0)
+    except OSError:  # not there, or there is no room for a copy: it is looked at again later
+        return False
+    return True

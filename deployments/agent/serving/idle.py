@@ -13,24 +13,12 @@ from deployments.agent.serving import engine, npus, program
 from deployments.agent.serving.npus import Seen
 from deployments.agent.serving.program import Stopped
 from deployments.serving.asked import Ask
+from deployments.serving.idle import by_chip
 from deployments.steps import Text
 
 PATIENCE_S, EVERY_S = 180.0, 1.0
 MARGIN_MB = 400  # readings of an idle card differ by so much
-LOOSE_MB = 1100  # before a start, when no reading of the same card is at hand: what placement takes, too
-# MB in use with nothing on the card, by what the names of its chips begin with (npu-smi info of idle servers).
-IDLE_MB = (("310P", 1600), ("910", 3500), ("950", 5900), ("A2", 3500), ("A3", 3500), ("A5", 5900))
 TITLE = Text("NPU 显存", "Memory of the NPU")
-
-
-def by_chip(*names: str | None) -> int | None:
-    """What a card of that chip uses at most when idle; None for an unknown one."""
-    for name in names:
-        plain = (name or "").upper().removeprefix("ASCEND").strip()
-        for begin, most in IDLE_MB:
-            if plain.startswith(begin):
-                return most
-    return None
 
 
 def limits(ask: Ask, before: Mapping[str, int], there: Sequence[Seen], margin_mb: int = MARGIN_MB) -> dict[str, int]:

@@ -18,6 +18,7 @@ from deployments.agent.serving.program import Stopped
 from deployments.artifacts import BadModel
 from deployments.artifacts import read as models
 from deployments.serving.asked import Ask
+from deployments.serving.idle import LOOSE_MB
 from deployments.steps import Text
 
 SHOWN = 8
@@ -198,7 +199,7 @@ def cards(ask: Ask, config: Config) -> None:
             "and place the replica on NPUs that are there.",
         )
     chosen = [there[name] for name in ask.npus]
-    most = idle.limits(ask, {}, chosen, idle.LOOSE_MB)
+    most = idle.limits(ask, {}, chosen, LOOSE_MB)
     for one in chosen:
         bad = one.pids or one.health not in WELL or idle.busy([one], most)
         verdict = "failed" if bad else "ok" if one.health in (None, "OK") else "warning"

@@ -8,13 +8,13 @@ this program does. What requests were under way is told, for they are cut off.
 import contextlib
 import http.client
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 
 from deployments.agent.config import Config
+from deployments.agent.engines import scrape
 from deployments.agent.serving import engine, program
 from deployments.agent.serving.engine import Engine
 from deployments.agent.serving.program import NOTHING, Stopped
@@ -26,7 +26,6 @@ from deployments.steps import Text
 GENTLY_S, KEEPER_S = 30.0, 60.0
 EVERY_S, SCRAPE_S, RUNTIME_S = 0.1, 2.0, 90.0
 MOST_METRICS = 4 * 1024 * 1024
-UNDER_WAY = re.compile(r"^vllm:num_requests_(?:running|waiting)(?:\{[^}\n]*\})? ([0-9.eE+]+)$", re.MULTILINE)
 DRAIN = "--drain="
 
 
@@ -64,11 +63,11 @@ def under_way(ask: Ask, own: Engine) -> int | None:
         try:
             connection.request("GET", "/metrics")
             answer = connection.getresponse()
-            found = UNDER_WAY.findall(answer.read(MOST_METRICS).decode(errors="replace"))
+            found = scrape.values(answer.read(MOST_METRICS).decode(errors="replace"))
         finally:
             connection.close()
-        if answer.status == 200 and found:
-            return int(sum(map(float, found)))
+        if answer.status == 200 and "running" in found:
+            return int(found["running"] + found.get("waiting", 0.0))
     told = own.now().get("metrics")
     counts = [told.get(name) for name in ("running", "waiting")] if isinstance(told, dict) else [None]
     return sum(counts) if all(type(one) is int for one in counts) else None  # type: ignore[arg-type]
