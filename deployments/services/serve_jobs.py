@@ -22,6 +22,7 @@ from deployments.models import Attempt, Job, JobState, Replica, Server
 from deployments.models.deployment import GONE
 from deployments.models.job import ENDED
 from deployments.services import filling, jobs, reserved, stacks, told
+from deployments.serving import faults
 from deployments.serving import nodes as serving_nodes
 from deployments.serving import settings as serving_settings
 from deployments.serving.fields import Settings
@@ -55,6 +56,7 @@ def start(replica: Replica, *, by: User, fault: str = "") -> Job:
 
     Raises ConsoleError; then no job is queued.
     """
+    fault = fault or _labelled(replica)
     return _queue(replica, SERVE, {"fault": fault} if fault else {}, by=by)[0]
 
 
@@ -193,6 +195,13 @@ def _settings(replica: Replica, server: Server) -> dict[str, Any]:
     if made.get("device", "npu") == "npu" and made.get("dtype", "auto") == "auto" and server.family.startswith("310P"):
         made["dtype"] = "float16"  # such chips have no bfloat16, which most models name
     return made
+
+
+def _labelled(replica: Replica) -> str:
+    """The fault that the label `fault` of a simulated deployment has its starts act out; '' for none."""
+    deployment = replica.deployment
+    named = str(deployment.labels.get("fault", "")) if deployment.simulated else ""
+    return named if named in faults.OF_START else ""
 
 
 def _check_simulated(server: Server, params: dict[str, Any]) -> None:

@@ -1,19 +1,24 @@
 """What the page of a new deployment shows, made of what was said: plans, servers, settings, the command."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from console.errors import ConsoleError
-from deployments.models import Artifact, Deployment
+from deployments.models import Artifact, Deployment, Server
 from deployments.services import revisions, settings_form, stacks, wizard
 from deployments.services.settings_form import Typed
 from deployments.services.wizard import Card, Trial
 from deployments.serving import guide_words, limits, planner, settings, sizing, unit
 from deployments.serving.guide_words import Heard
+from deployments.serving.placing import Candidate
+from deployments.stacks import verdict
+from deployments.stacks.catalogue import newest_first
 from deployments.steps import Text
 
 MOST_MODELS = 500
 UNIT, PREFIX, ACCOUNT = "eN", "/opt/ascend-console", "ascend-console"  # as the agent is installed by default
 MOST_ROWS = 40
+OTHER_KIND = {"simulated", "npus"}  # such a server would not do with a stack either
 PARTS: dict[str, Text] = {
     "weights": Text("权重", "Weights"),
     "kv": Text("KV 缓存", "KV cache"),
@@ -55,12 +60,29 @@ def context(trial: Trial, typed: Typed, cards: list[Card], *, told: str = "") ->
         "heard": heard(typed, told),
         "groups": settings_form.groups(trial.data, found),
         "candidates": shown,
+        "installs": installs(shown, trial.data.get("device", "npu")),
         "left_out": len(looked.candidates) - len(shown),
         "fitting": [one for one in looked.candidates if one.fits][: trial.replicas],
         "best": best,
         "version": version,
         **_command(trial, best),
     }
+
+
+def installs(candidates: Sequence[Candidate], device: str) -> dict[str, str]:
+    """{server that lacks a stack: the newest that can be brought to it, a release before candidates}.
+
+    One that matches is none of them: its packages lie in an environment that is somebody else's, which `install` leaves
+    alone, so it would bring nothing."""
+    lacking = [one.server for one in candidates if "stack" in one.codes and not OTHER_KIND & set(one.codes)]
+    rows = [stacks.row_of(server) for server in Server.objects.filter(name__in=lacking)] if lacking else []
+    offered = [row for row in newest_first(stacks.catalogue().stacks) if (row.kind == "cpu") == (device == "cpu")]
+    offered.sort(key=lambda row: row.state != "stable")
+    found = {
+        row.name: next((one.name for one in offered if stacks.verdict_of(row, one).word == verdict.REACHABLE), "")
+        for row in rows
+    }
+    return {name: stack for name, stack in found.items() if stack}
 
 
 def heard(typed: Typed, told: str) -> tuple[Heard, ...]:

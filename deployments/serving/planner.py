@@ -78,7 +78,7 @@ def make(spec: Spec, wish: Wish) -> Answer:
         if not fitting:  # what crosses groups or servers is slower: only where nothing else goes
             fitting, others = _tried(spec, wish, more)
             refusals += others
-    return Answer(_ranked(fitting), (*never, *refusals))
+    return Answer(_ranked(fitting, spec.max_position), (*never, *refusals))
 
 
 def _tried(spec: Spec, wish: Wish, ways: Iterable[tuple[Engine, int]]) -> tuple[list[Plan], list[Refusal]]:
@@ -220,14 +220,15 @@ def _quantized(spec: Spec, wish: Wish) -> Text:
     return Text("", "")
 
 
-def _ranked(plans: list[Plan]) -> tuple[Plan, ...]:
-    """The best of each goal, in the order of GOALS; one that is best for several stands once."""
+def _ranked(plans: list[Plan], most: int | None) -> tuple[Plan, ...]:
+    """The best of each goal, in the order of GOALS; one that is best for several stands once. More cache than
+    the `most` tokens that the model takes makes no context longer."""
     if not plans:
         return ()
     best = {
         "fewest": min(plans, key=lambda one: (one.engine.npus, -one.at_once)),
         "throughput": max(plans, key=lambda one: (_throughput(one), -one.engine.npus)),
-        "context": max(plans, key=lambda one: (one.longest, -one.engine.npus)),
+        "context": max(plans, key=lambda one: (min(one.longest, most or one.longest), -one.engine.npus)),
     }
     goals: dict[Engine, tuple[str, ...]] = {}
     for goal, plan in best.items():

@@ -8,7 +8,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext_lazy as _
 
 from console.templatetags.frame import figure, icon
-from deployments.models import ReplicaState
+from deployments.models import Deployment, Job, Replica, ReplicaState
 
 register = template.Library()
 
@@ -66,3 +66,20 @@ def rate(value: Any) -> str:
     if not isinstance(value, int | float):
         return "—"
     return figure(value, 1 if 0 < value < 10 else 0)
+
+
+@register.simple_tag
+def deployment_of(job: Job) -> str:
+    """The name of the deployment that a job serves, stops, measures or gives a gateway: its page leads there."""
+    if job.kind == "benchmark":
+        return Deployment.objects.filter(benchmarks__job=job).values_list("name", flat=True).first() or ""
+    name = job.params.get("deployment") if isinstance(job.params, dict) else None
+    known = isinstance(name, str) and name and Deployment.objects.filter(name=name).exists()
+    return str(name) if known else ""
+
+
+@register.simple_tag
+def replica_of(job: Job) -> Replica | None:
+    """The replica that a job starts or stops; the engine's own log says more than the job's."""
+    pk = job.params.get("replica") if job.kind in ("serve", "restart", "stop") else None
+    return Replica.objects.filter(pk=pk).first() if isinstance(pk, int) else None

@@ -23,6 +23,7 @@ from deployments.services import (
 )
 from deployments.services.deployment_hits import Hit
 from deployments.services.deployment_page import Page
+from deployments.serving import faults
 from deployments.views.lookup import check_may_operate, find_deployment, user_of
 
 Act = Callable[[Deployment, User], object]
@@ -212,7 +213,9 @@ def deployment_edit(request: HttpRequest, name: str) -> HttpResponse:
         except ConsoleError as error:
             refusal = error
     users = User.objects.filter(is_active=True).order_by("username").values_list("username", flat=True)[:500]
-    context = {"deployment": deployment, "given": given, "users": users, "refusal": refusal}
+    context = {
+        "deployment": deployment, "given": given, "users": users, "refusal": refusal, "faults": tuple(faults.OF_START),
+    }  # fmt: skip
     return _form(request, "deployments/deployment_edit.html", context, refusal)
 
 

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET, require_POST
 from console.answers import Answer
 from console.errors import ConsoleError, Invalid
 from console.templatetags.frame import texts_for_scripts
-from deployments.models import Deployment, Gateway
+from deployments.models import Deployment, Gateway, Via
 from deployments.page_texts_chat import CHAT
 from deployments.services import benchmarks
 from deployments.services import playground as service
@@ -53,6 +53,7 @@ def _side(deployment: Deployment) -> dict[str, Any]:
         "replicas": replicas,
         "model": benchmarks.served_name(replicas[0]) if replicas else deployment.name,
         "base": _base(deployment, replicas),
+        "sample": bool(revision and revision.artifact and revision.artifact.via == Via.SAMPLE),
         "warning": service.log_warning(revision.settings if revision else {}),
     }
 

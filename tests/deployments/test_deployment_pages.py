@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from deployments.models import Deployment, Replica
+from deployments.models import Attempt, Deployment, Gateway, Job, JobState, Replica, Server
 from deployments.services import deployment_json, deployment_list, deployment_page, deployment_words
 from tests.deployments import deployment_rows
 from tests.deployments.model_rows import artifact, place
@@ -269,6 +269,10 @@ def test_scaling_up_without_room_says_why(olga, whole):
 def test_deleting_needs_the_name_and_nothing_that_runs(olga, whole):
     assert "Stop qwen3-32b first" in text_of(olga.get("/deployments/qwen3-32b/delete"))
     assert "The name does not match." in text_of(olga.post("/deployments/idle/delete", {"confirm": "idel"}), 422)
+    server = Server.objects.get_or_create(name="kp-77")[0]
+    gateway = Gateway.objects.create(deployment=Deployment.objects.get(name="idle"), server=server)
+    assert "Remove the gateway first" in text_of(olga.get("/deployments/idle/delete"))
+    Gateway.objects.filter(pk=gateway.pk).update(enabled=False)
     assert olga.post("/deployments/idle/delete", {"confirm": "idle"}).url == "/deployments/"
     assert not Deployment.objects.present().filter(name="idle").exists()
 
@@ -368,3 +372,13 @@ def test_the_page_of_a_server_shows_the_replicas_that_hold_something_of_it(olga,
 def test_the_page_of_a_model_shows_what_serves_it(olga, whole):
     model = Deployment.objects.get(name="qwen3-32b").revision.artifact
     assert "Deployments that serve it" in text_of(olga.get(f"/models/{model.pk}/"))
+
+
+def test_the_page_of_a_job_leads_to_its_deployment_and_replica(olga, whole):
+    row = Replica.objects.filter(deployment__name="qwen3-32b").first()
+    params = {"replica": row.pk, "deployment": "qwen3-32b"}
+    more = {"state": JobState.FAILED, "not_after": timezone.now()}
+    job = Job.objects.create(server=row.server, kind="serve", params=params, **more)
+    Attempt.objects.create(job=job, n=1)
+    page = text_of(olga.get(f"/jobs/{job.pk}/"))
+    assert 'Deployment: <a href="/deployments/qwen3-32b/">' in page and f"Log and diagnosis of replica {row.n}" in page

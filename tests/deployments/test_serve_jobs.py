@@ -257,7 +257,9 @@ def test_a_simulated_server_acts_out_what_is_filled_in(at_once, deployment, oper
     end(started, "succeeded")
     assert acted.run("stop", **serve_jobs.stop(row, by=operator).params).ended["state"] == "succeeded"
     assert acted.member.sampler.sample()["engines"] == []
-    wrong = serve_jobs.start(row, by=operator, fault="crash_loop")
+    deployment.labels, deployment.simulated = {"fault": "crash_loop"}, True
+    deployment.save()
+    wrong = serve_jobs.start(Replica.objects.get(pk=row.pk), by=operator)
     assert "again and again" in acted.run("serve", **wrong.params).reason
 
 

@@ -10,9 +10,10 @@ from django.test import Client
 from console.errors import Conflict
 from console.models import User
 from deployments.models import Artifact, ArtifactPlace, Deployment, Npu, Server
-from deployments.services import placement, serving_hardware, wizard
+from deployments.services import placement, serving_hardware, stacks, wizard
 from deployments.serving import settings
 from deployments.serving.placing import Candidate
+from deployments.stacks.verdict import MATCHES, REACHABLE, Verdict
 from deployments.steps import Text
 
 SUMMARY = {
@@ -242,3 +243,18 @@ def test_the_part_beside_follows_what_is_typed(client, seven, looked):
     )
     text = answer.content.decode()
     assert "<html" not in text and "cannot be divided by 3" in text
+
+
+def test_a_server_without_a_stack_leads_to_one_that_can_be_brought_there(looked, seven, client, monkeypatch):
+    """One that it matches already is none: it lies in somebody else's environment, and `install` would skip it."""
+    newest = "vllm-ascend-0.23.0"
+    told = {"kp-02": ("stack",), "kp-03": ("stack", "simulated"), "kp-04": ("memory",)}
+    for name in told:
+        Server.objects.create(name=name, family="910B3")
+    no = (Text("无", "None."),)
+    found = [Candidate(n, name, why_not=no, codes=codes) for n, (name, codes) in enumerate(told.items())]
+    monkeypatch.setattr(placement, "look", lambda *_given, **_more: found)
+    word = {newest: REACHABLE}
+    monkeypatch.setattr(stacks, "verdict_of", lambda _row, stack: Verdict(word.get(stack.name, MATCHES), "venv"))
+    page = client.get(f"/deployments/new?artifact={seven.pk}").text
+    assert re.findall(r"/stacks/([^/]+)/plan/([^/]+)/", page) == [(newest, "kp-02")]
