@@ -116,7 +116,7 @@ def test_a_cordon_and_a_drain_show_by_themselves(console, pages):
     expect(watched.locator("#npu-0 .cordon")).to_have_count(0)
     until(lambda: "0000:C1:00.0" in console.bus_ids(name="kp-01"))
     page = opened(console, pages)
-    page.locator("#npu-0 .cordon a").click()
+    page.get_by_role("link", name="Cordon… NPU 0").click()
     page.fill("#reason", "ECC errors")
     page.get_by_role("button", name="Cordon 0000:C1:00.0").click()
     expect(page.locator("#npu-0 .cordon")).to_contain_text("ECC errors")

@@ -56,7 +56,7 @@ def test_a_sample_tells_codes_of_faults_and_whose_processes_are_pods_or_our_engi
     folder = server.folder / "root/proc" / str(pid)
     folder.mkdir(parents=True)
     (folder / "cgroup").write_text("0::/kubepods.slice/pod1\n")
-    monkeypatch.setattr(sampler.watch, "sessions", lambda config: {7: "e12"})
+    monkeypatch.setattr(sampler.folder, "sessions", lambda state_dir: {7: "e12"})
     monkeypatch.setattr(processes, "stat", lambda asked: processes.Stat("S", 1, 7, 7, 1) if asked == pid else None)
     sample = sampler.sample(server.config)
     told = [(npu["health"] == "OK", npu.get("codes")) for npu in sample["npus"]]

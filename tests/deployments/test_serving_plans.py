@@ -34,7 +34,7 @@ def test_a_known_model_needs_no_row(django_assert_num_queries, db):
     with django_assert_num_queries(0):
         asked = serving_plans.ask({"model": "Qwen/Qwen3-32B"})
         found = serving_plans.as_json(asked, serving_plans.answer(asked))
-    assert found["chip"] == "910B3" and found["npus"] == 8 and found["plans"][0]["goals"] == ["fewest"]
+    assert found["chip"] == "910B3" and found["npus"] == 8 and found["plans"][0]["goals"] == ["fewest", "context"]
     assert sum(found["plans"][0]["memory_mb"].values()) == pytest.approx(65_536, abs=8)
 
 

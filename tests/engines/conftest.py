@@ -24,8 +24,8 @@ class Installed(NamedTuple):
     took_s: float
 
 
-# vLLM starts several times in these; the whole ways have each of them once.
-LONG = ("test_evaluate.py", "test_sample_model.py", "test_serve_engine.py")
+# vLLM starts several times in these: minutes that CI does not have.
+LONG = ("test_evaluate.py", "test_sample_model.py", "test_serve_engine.py", "test_deployment_whole.py")
 
 
 def pytest_collection_modifyitems(config, items):
