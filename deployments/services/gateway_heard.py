@@ -11,7 +11,7 @@ from django.db.models.functions import Least
 from django.utils import timezone
 
 from console import untrusted
-from deployments.models import Gateway, GatewayKey, KeyUsage, Order, OrderState
+from deployments.models import Gateway, GatewayKey, Job, KeyUsage, Order, OrderState, Server
 from deployments.row_locks import lock_gateway
 from deployments.services import gateways, ports
 
@@ -23,6 +23,7 @@ MOST_ROWS, MOST_ENGINES, MOST_INSTANCES = 2000, 64, 8
 MOST_COUNT = 10**12  # of one key and day: what a server makes up is kept, and summed, all the same
 MOST_ID = 2**53
 AGAIN_S = 60  # whoever answers and does not take it must not get an order with every sample
+SHUT_AGAIN_S = 600
 KEPT_DAYS = 70
 WRITE_S = 5.0
 Counts = list[int]
@@ -38,6 +39,21 @@ def heard(server_id: int, told: Any, received: float) -> None:
         at = datetime.fromtimestamp(received, UTC)
         if _is_news(gateway, said, at):
             _take(gateway.pk, said, at)
+    _shut_strays(server_id, by_number)
+
+
+def _shut_strays(server_id: int, by_number: Mapping[int, Mapping[str, Any]]) -> None:
+    """Those that run on although they were moved to another server: the job that ends them failed."""
+    running = [n for n, said in by_number.items() if 0 < n < MOST_ID and said.get("state") != "stopped"]
+    if not running:
+        return
+    for gateway in Gateway.objects.filter(pk__in=running).exclude(server=server_id):
+        been = Job.objects.filter(server=server_id, kind="gateway", params__gateway=gateway.pk).exists()
+        lately = timezone.now() - timedelta(seconds=SHUT_AGAIN_S)
+        told = Order.objects.filter(server=server_id, do=gateways.DO, args__gateway=gateway.pk, created_at__gt=lately)
+        if been and not told.exists():
+            log.warning("gateway %s still runs on server %s: it lets nobody in any more", gateway.pk, server_id)
+            gateways.shut(gateway, Server.objects.get(pk=server_id))
 
 
 def _is_news(gateway: Gateway, said: Mapping[str, Any], at: datetime) -> bool:

@@ -326,8 +326,22 @@ def keys_of(deployment: Deployment, now: datetime | None = None) -> list[dict[st
 
 def sealed(gateway: Gateway) -> str:
     """The spec for its server alone, as text."""
-    text = json.dumps(spec_of(gateway), separators=(",", ":")).encode()
-    return base64.b64encode(signing.seal(gateway.server.key, zlib.compress(text))).decode()
+    return _sealed(spec_of(gateway), gateway.server)
+
+
+def _sealed(spec: Mapping[str, Any], server: Server) -> str:
+    text = json.dumps(spec, separators=(",", ":")).encode()
+    return base64.b64encode(signing.seal(server.key, zlib.compress(text))).decode()
+
+
+def shut(gateway: Gateway, server: Server) -> None:
+    """Let nobody in where it ran before and still does, though it was moved away: no key, no engine, no secret."""
+    with transaction.atomic():
+        gateway = lock_gateway(gateway.pk)
+        gateway.wished += 1  # the one that is left knows the version before
+        gateway.save(update_fields=["wished"])
+        spec = {**spec_of(gateway), "keys": [], "engines": [], "engine_key": "", "address": LOOPBACK}
+        orders.send(server, DO, {"gateway": gateway.pk, "version": gateway.wished, "sealed": _sealed(spec, server)})
 
 
 def _send(gateway: Gateway, *, by: User | None = None) -> None:

@@ -22,6 +22,7 @@ from deployments.services import replica_live
 
 LOST_AFTER = timedelta(minutes=10)
 FIRST_S = 15  # how long the first replica of a revision has to go on without an error
+LEAST_ERRORS, MOST_FAILING = 3, 0.1  # of the first replica's answers: more is no good revision
 GATEWAY_S = 3  # within which a gateway sends nothing more to a replica that drains
 
 
@@ -129,6 +130,18 @@ def running(replica: Replica) -> int | None:
     known = [said["metrics"].get(name) for name in ("running", "waiting")] if said else []
     counted = [value for value in known if value is not None]
     return int(sum(counted)) if counted else None
+
+
+def failing(replica: Replica) -> tuple[int, int] | None:
+    """(answers that were errors, all answers) of one that fails too many of its requests; None of one that does not, or
+    that tells nothing."""
+    said = replica_live.read([replica.pk]).get(replica.pk)
+    failed, done = (said["metrics"].get(name) for name in ("errors_total", "requests_total")) if said else (None, None)
+    if failed is None or done is None:
+        return None
+    errors, served = int(failed), int(done)
+    many = errors >= LEAST_ERRORS and errors > MOST_FAILING * (errors + served)
+    return (errors, errors + served) if many else None
 
 
 def is_drained(replica: Replica, now: datetime, count: int | None) -> bool:

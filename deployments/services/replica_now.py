@@ -8,6 +8,7 @@ from console import untrusted
 STATES = ("starting", "loading", "ready", "degraded", "failed", "stopped")
 METRICS = (
     "running", "waiting", "kv_pct", "prompt_tokens_s", "generation_tokens_s", "ttft_ms", "tpot_ms", "requests_total",
+    "errors_total",
 )  # fmt: skip
 FACTS = ("version", "kv_tokens", "max_concurrency", "weights_gb", "available_kv_gib", "max_model_len")
 MOST_COUNT = 10**9

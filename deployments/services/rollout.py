@@ -70,7 +70,7 @@ def step(seen: Picture) -> Action | None:
     if kept["why"] == "restart" and kept["phase"] != "back":
         return _restart(seen)
     if bad := _bad(seen):
-        return Action("fail_rollout", bad, bad.reason)
+        return Action("fail_rollout", bad, bad.reason or _of_errors(bad))
     return _replace(seen)
 
 
@@ -84,7 +84,16 @@ def _bad(seen: Picture) -> Replica | None:
 
 
 def _has_errors(replica: Replica) -> bool:
-    return replica.state == ReplicaState.DEGRADED or replica.restarts > 0
+    return replica.state == ReplicaState.DEGRADED or replica.restarts > 0 or picture.failing(replica) is not None
+
+
+def _of_errors(replica: Replica) -> list[str] | None:
+    """Why one that serves is no good: too many of its answers were errors."""
+    counted = picture.failing(replica)
+    if counted is None:
+        return None
+    errors, answers = counted
+    return [f"{answers} 个请求中有 {errors} 个以错误结束。", f"{errors} of {answers} requests ended in an error."]
 
 
 def _replace(seen: Picture) -> Action | None:
@@ -172,6 +181,8 @@ def _why(replica: Replica | None, reason: list[str] | None) -> Text:
         return Text(
             f"副本 {replica.n} 就绪后探测失败：{zh}", f"Replica {replica.n} was ready, then its probes failed: {en}"
         )
+    if replica.state != ReplicaState.FAILED and not replica.restarts:
+        return Text(f"副本 {replica.n} 就绪后：{zh}", f"Replica {replica.n} was ready, then: {en}")
     if replica.state != ReplicaState.FAILED:
         return Text(f"副本 {replica.n} 就绪后又自行重启", f"Replica {replica.n} was ready, then started anew by itself")
     return Text(f"副本 {replica.n} 失败：{zh}", f"Replica {replica.n} failed: {en}")

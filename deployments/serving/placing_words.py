@@ -37,8 +37,8 @@ MODEL_BROKEN = Text(
     "The copy of the model there is not whole: it must be copied first, by the job “model_copy”.",
 )
 NO_STACK = Text(
-    "控制台没有在其上装过软件栈（自行安装的 vLLM 不算）：须先用作业“安装”（install）。",
-    "The console has installed no stack there (a vLLM installed by hand does not count): the job “install” brings one.",
+    "其上没有在用的软件栈：须先用作业“安装”（install）装一个，或由它采用已自行安装的 vLLM。",
+    "No stack is in use there: the job “install” brings one, or adopts a vLLM that was installed by hand.",
 )
 
 

@@ -1,8 +1,9 @@
-"""`python -m deployments.stacks.activate write FOLDER [SET_ENV …]`, `… again FOLDER` and `… use FOLDER`.
+"""`python -m deployments.stacks.activate write FOLDER [--python PATH] [SET_ENV …]`, `again FOLDER` and `use FOLDER`.
 
 `write` makes FOLDER/activate, which a shell reads to work with this stack: the files of CANN and NNAL, then the
-environment. `use` makes `current` beside FOLDER point to it, at once and whole; the stack before stays where it is,
-and `before` points to it. What came with a bundle, and is installed by then, goes.
+environment: that of FOLDER or, where one that somebody else made is adopted, that of the interpreter PATH. `use` makes
+`current` beside FOLDER point to it, at once and whole; the stack before stays where it is, and `before` points to it.
+What came with a bundle, and is installed by then, goes.
 """
 
 import shlex
@@ -19,9 +20,15 @@ SHOWN = 5
 TOOLS = "msmodelslim"  # an environment of its own, where the stack's own versions do not suit it
 
 
-def text(folder: PurePath, set_env: list[str], *, tools: bool) -> str:
+ADOPTED = "# adopted: "  # before the interpreter of an environment that somebody else made
+
+
+def text(folder: PurePath, set_env: list[str], *, tools: bool, python: str = "") -> str:
     """What stands in the activate file; `tools` says whether there is an environment of TOOLS."""
-    rows = [f". {shlex.quote(file)}" for file in [*set_env, f"{folder}/venv/bin/activate"]]
+    rows = [f". {shlex.quote(file)}" for file in [*set_env, *([] if python else [f"{folder}/venv/bin/activate"])]]
+    if python:
+        first = ":".join([f"{folder}/bin", str(PurePath(python).parent)])
+        rows += [f"{ADOPTED}{python}", f'export PATH={shlex.quote(first)}:"$PATH"']
     if tools:
         rows.append(f'export PATH="$PATH":{shlex.quote(f"{folder}/{TOOLS}/bin")}')
     return "\n".join(
@@ -30,17 +37,28 @@ def text(folder: PurePath, set_env: list[str], *, tools: bool) -> str:
     )  # fmt: skip
 
 
-def write(folder: Path, set_env: list[str]) -> Text:
+def write(folder: Path, set_env: list[str], python: str = "") -> Text:
     """Write FOLDER/activate. What went wrong, FINE when nothing did."""
-    missing = [file for file in [*set_env, f"{folder}/venv/bin/activate"] if not Path(file).is_file()]
+    missing = [file for file in [*set_env, python or f"{folder}/venv/bin/activate"] if not Path(file).is_file()]
     if missing:
         return not_whole(missing)
     if half := [name for part in ("venv", TOOLS) for name in halves(folder / part)]:
         return cut_off(half)
+    if python:
+        _call_python(folder / "bin", python)
     new = folder / ".activate.new"
-    new.write_text(text(folder, set_env, tools=(folder / TOOLS).is_dir()), encoding="utf-8")
+    new.write_text(text(folder, set_env, tools=(folder / TOOLS).is_dir(), python=python), encoding="utf-8")
     new.replace(folder / "activate")
     return FINE
+
+
+def _call_python(folder: Path, python: str) -> None:
+    """Let `python` be the interpreter whatever its own name; a link would lose the environment that it is of."""
+    folder.mkdir(parents=True, exist_ok=True)
+    new = folder / ".python.new"
+    new.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n', encoding="utf-8")
+    new.chmod(0o755)
+    new.replace(folder / "python")
 
 
 def again(folder: Path) -> Text:
@@ -48,8 +66,10 @@ def again(folder: Path) -> Text:
     file = folder / "activate"
     if not file.is_file():
         return no_file(folder)
-    rows = [shlex.split(line)[1] for line in file.read_text(encoding="utf-8").splitlines() if line.startswith(". ")]
-    return write(folder, [row for row in rows if row != f"{folder}/venv/bin/activate"])
+    lines = file.read_text(encoding="utf-8").splitlines()
+    rows = [shlex.split(line)[1] for line in lines if line.startswith(". ")]
+    python = next((line.removeprefix(ADOPTED) for line in lines if line.startswith(ADOPTED)), "")
+    return write(folder, [row for row in rows if row != f"{folder}/venv/bin/activate"], python)
 
 
 def not_whole(missing: list[str]) -> Text:
@@ -108,12 +128,16 @@ def main(arguments: list[str]) -> int:
         len(arguments) < 2
         or arguments[0] not in ("write", "use", "again")
         or (arguments[0] != "write" and arguments[2:])
+        or arguments[2:] == ["--python"]
     ):
-        print("It takes: write FOLDER [SET_ENV …], use FOLDER, or again FOLDER.", file=sys.stderr)
+        print("It takes: write FOLDER [--python PATH] [SET_ENV …], use FOLDER, or again FOLDER.", file=sys.stderr)
         return 2
     folder = Path(arguments[1])
+    rest, python = arguments[2:], ""
+    if rest[:1] == ["--python"]:
+        python, rest = rest[1], rest[2:]
     acts = {"again": again, "use": use}
-    act = acts.get(arguments[0], lambda one: write(one, arguments[2:]))
+    act = acts.get(arguments[0], lambda one: write(one, rest, python))
     return ended(tried(lambda: act(folder)))
 
 

@@ -223,12 +223,12 @@ def _end(draft: Draft, set_env: list[str], smoke: str) -> None:
     if whole and has.current in (None, draft.stack.name):
         return
     there = next((step.evidence.file for step in draft.steps if step.key == "packages" and step.evidence), draft.folder)
-    if not there.startswith(f"{draft.folder}/") and there != draft.folder:
-        return  # the packages lie in an environment that is somebody else's: it is not for us to activate it
     module, active = (PYTHON, "-m", "deployments.stacks.activate"), f"{draft.folder}/activate"
-    _last(
-        draft, "activate", Text("写 activate 文件", "Write the activate file"), *module, "write", draft.folder, *set_env
-    )
+    own = there.startswith(f"{draft.folder}/") or there == draft.folder
+    title = Text("写 activate 文件", "Write the activate file")
+    if not own:
+        title = Text(f"{title.zh}，采用已有的环境", f"{title.en}, for the environment that is there")
+    _last(draft, "activate", title, *module, "write", draft.folder, *([] if own else ["--python", there]), *set_env)
     is_cpu = draft.stack.kind == "cpu"
     words = Text("试用：导入 vLLM", "Try it: import vLLM") if is_cpu else Text("试用", "Try it")
     argv = cann_layer.with_env([active], ["python", "-c", smoke])

@@ -382,3 +382,14 @@ def test_the_page_of_a_job_leads_to_its_deployment_and_replica(olga, whole):
     Attempt.objects.create(job=job, n=1)
     page = text_of(olga.get(f"/jobs/{job.pk}/"))
     assert 'Deployment: <a href="/deployments/qwen3-32b/">' in page and f"Log and diagnosis of replica {row.n}" in page
+
+
+def test_who_waits_for_a_start_is_told_how_long_the_last_one_took(olga, whole):
+    found = Deployment.objects.get(name="first")
+    there = deployment_rows.replica(found, 1, deployment_rows.server("kp-09"), "loading", (0,))
+    before = deployment_rows.replica(found, 2, deployment_rows.server("kp-10"), "stopped", (0,))
+    began = timezone.now() - timedelta(minutes=5)
+    job = Job.objects.create(server=there.server, kind="serve", not_after=began, created_at=began)
+    Replica.objects.filter(pk=before.pk).update(serve_job=job, ready_at=began + timedelta(seconds=72))
+    words = text_of(olga.get("/deployments/first/"))
+    assert "This step began" in words and "The last start took 1 min 12 s." in words

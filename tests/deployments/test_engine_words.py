@@ -80,6 +80,16 @@ def metrics(prompt=0.0, generation=0.0, done=0, ttft=0.0, tpot=0.0, **more):
     return "\n".join(["# HELP vllm:x y", "python_gc_total 3", 'vllm:kv_cache_usage_perc{engine="0"} 0.125', *lines, ""])
 
 
+def test_answers_that_were_errors_are_counted():
+    lines = ['http_requests_total{handler="/v1/completions",method="POST",status="2xx"} 40.0',
+             'http_requests_total{handler="/v1/completions",method="POST",status="5xx"} 3.0',
+             'http_requests_total{handler="none",method="POST",status="4xx"} 9.0',
+             'http_requests_total{handler="/v1/chat/completions",method="POST",status="5xx"} 2.0']  # fmt: skip
+    assert scrape.Meter().take("\n".join(lines))["errors_total"] == 5
+    assert scrape.Meter().take(lines[0])["errors_total"] == 0
+    assert scrape.Meter().take("vllm:num_requests_running 1")["errors_total"] is None
+
+
 def test_rates_and_means_are_those_of_the_window():
     meter = scrape.Meter()
     first = meter.take(metrics(prompt=100, generation=50, done=10, ttft=99.0, tpot=99.0), now=100.0)

@@ -6,6 +6,7 @@ import json
 import re
 import zlib
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from auditlog.models import LogEntry
@@ -15,6 +16,7 @@ from console.errors import Conflict, Invalid, NotAllowed, NotFound
 from console.models import ApiToken, User
 from deployments import kinds
 from deployments.agent import signing
+from deployments.agent.gateways import obey
 from deployments.models import (
     Deployment,
     ExternalEngine,
@@ -246,6 +248,24 @@ def test_the_page_of_the_deployment_shows_its_gateway(client, gateway, operator)
     client.cookies["django_language"] = "en"
     page = client.get("/deployments/qwen/").content.decode()
     assert f"http://SERVER:{gateway.port}/v1" in page and "/gateways/qwen/" in page
+
+
+def test_one_that_runs_on_where_it_was_moved_from_lets_nobody_in(gateway, server, operator):
+    settled(gateway)
+    before = gateway.wished
+    there = Server.objects.create(name="kp-02", last_seen_at=timezone.now(), address_roles={"10.1.0.2": "service"})
+    gateways.move(gateway, there, by=operator)
+    Order.objects.all().delete()
+    said = {"gateway": gateway.pk, "state": "ready", "version": before}
+    gateway_heard.heard(server.pk, [said], timezone.now().timestamp())
+    order = Order.objects.get()
+    spec = obey.unpack(SimpleNamespace(keys=[server.key], key=server.key), order.args["sealed"])
+    assert order.server == server and spec["version"] > before
+    assert (spec["keys"], spec["engines"], spec["engine_key"]) == ([], [], "")
+    gateway_heard.heard(server.pk, [said], timezone.now().timestamp())
+    stranger = Server.objects.create(name="kp-03")
+    gateway_heard.heard(stranger.pk, [said], timezone.now().timestamp())
+    assert Order.objects.count() == 1, "not again at once, and not to who never had it"
 
 
 def test_moving_ends_it_here_and_begins_it_there(gateway, operator):

@@ -112,6 +112,23 @@ def test_a_revision_that_fails_goes_back_by_itself_and_says_why(fleet, made, ope
     assert alert.name == "rollout-failed" and "out of memory" in alert.what[1] and "Revision 2" in alert.what[1]
 
 
+@pytest.mark.parametrize(("errors", "served", "back"), [(30, 70, True), (2, 1, False), (9, 500, False)])
+def test_a_first_replica_that_fails_its_requests_is_no_good_either(
+    fleet, made, operator, monkeypatch, errors, served, back
+):
+    numbers = {"errors_total": errors, "requests_total": served, "running": 0, "waiting": 0}
+    new = lambda pk: Replica.objects.get(pk=pk).revision.n == 2  # noqa: E731
+    told = lambda pks: {pk: {"metrics": numbers if new(pk) else {**numbers, "errors_total": 0}} for pk in pks}  # noqa: E731
+    monkeypatch.setattr("deployments.services.picture.replica_live.read", told)
+    revisions.make(made, LONGER, by=operator)
+    while not [row for row in of_revisions(made, "ready") if row[1] == 2]:
+        step(fleet, made)
+        drained(fleet)
+    found = fleet.settle(made)
+    assert found.revision.n == (1 if back else 2)
+    assert not back or f"{errors} of {errors + served} requests ended in an error" in Alert.objects.get().what[1]
+
+
 def test_while_it_goes_back_the_deployment_says_so(fleet, made, operator):
     fleet.engines.bad = {2}
     revisions.make(made, LONGER, by=operator)

@@ -88,7 +88,20 @@ def test_a_stack_of_ours_that_lacks_nnal_is_activated_anew():
     where = "/opt/ascend-console/stacks/vllm-ascend-0.23.0/venv/bin/python3.12"
     has = {**WHOLE, "nnal": [], "packages": PACKAGES_0_23}
     assert keys(made(server(**has, where=where)).to_run)[-5:] == ["nnal", "activate", "smoke", "one_prompt", "use"]
-    assert keys(made(server(**has)).to_run)[-1] == "nnal"  # the packages are somebody else's
+    adopted = made(server(**has))  # the packages are somebody else's
+    assert keys(adopted.to_run)[-5:] == ["nnal", "activate", "smoke", "one_prompt", "use"]
+    assert "--python" in step(adopted, "activate").argv
+
+
+def test_an_environment_that_somebody_made_is_adopted_where_no_stack_is_in_use():
+    has = server(**WHOLE, packages=PACKAGES_0_23, where="/srv/py311/bin/python3.11")
+    assert verdict.of(has, NEW, KNOWN).word == "matches"  # an agent that does not tell what is in use
+    told = dataclasses.replace(has, current="")
+    plan_ = plan.make(told, NEW, KNOWN)
+    assert keys(plan_.to_run) == ["activate", "smoke", "one_prompt", "use"]
+    argv = step(plan_, "activate").argv
+    assert argv[argv.index("--python") + 1] == "/srv/py311/bin/python3.11"
+    assert verdict.of(told, NEW, KNOWN).word == "reachable"
 
 
 def test_planned_steps_are_steps_of_a_job():

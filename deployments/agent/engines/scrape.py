@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 WINDOW_S = 15.0
 NAMES = ("running", "waiting", "kv_pct", "prompt_tokens_s", "generation_tokens_s", "ttft_ms", "tpot_ms",
-         "requests_total")  # fmt: skip
+         "requests_total", "errors_total")  # fmt: skip
 NOTHING: dict[str, float | int | None] = dict.fromkeys(NAMES)
 SUMMED = {
     "vllm:num_requests_running": "running",
@@ -34,6 +34,9 @@ def values(text: str) -> dict[str, float]:
     """What is known of one answer: sums over its engines, of the KV cache the fullest."""
     found: dict[str, float] = {}
     for line in text.split("\n"):
+        if line.startswith("http_requests_total{") and (value := _number(line)) is not None:
+            failed = value if 'status="5xx"' in line else 0.0
+            found["errors"] = found.get("errors", 0.0) + failed
         if not line.startswith("vllm:"):
             continue
         name, value = line.partition("{")[0].split(" ")[0], _number(line)
@@ -100,6 +103,7 @@ class Meter:
             "ttft_ms": mean_ms("ttft"),
             "tpot_ms": mean_ms("tpot" if "tpot_sum" in found else "old_tpot"),
             "requests_total": _whole(found.get("requests")),
+            "errors_total": _whole(found.get("errors")),  # answers with a status of 500 or above
         }
 
 
