@@ -1,5 +1,5 @@
-"""Two places know failures of engines: servers have `serving/failures` (Python 3.10 reads no TOML, and remedies there are
-worked out), the console has `monitoring/diagnoses` as well. Of the same line both must mean the same."""
+"""Two places know failures of engines: servers have `serving/failures` (Python 3.10 reads no TOML, and remedies there
+are worked out), the console has `monitoring/diagnoses` as well. Of the same line both must mean the same."""
 
 import pytest
 
