@@ -1,9 +1,13 @@
 """What pages share: the row that an address names, what a script asks for, who asks and may change things."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.contrib import messages
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from console.errors import NotFound
+from console.errors import ConsoleError, NotFound
 from console.models import User
 from deployments.models import Attempt, Deployment, Job, Replica, Server
 from deployments.services import jobs
@@ -85,3 +89,12 @@ def find_attempt(job: Job, n: str | None) -> tuple[Attempt | None, list[Attempt]
 def check_may_operate(request: HttpRequest) -> None:
     """Raises NotAllowed before a form is shown whose sending the service would refuse."""
     jobs.check_may_operate(user_of(request))
+
+
+@contextmanager
+def refusal_said(request: HttpRequest) -> Iterator[None]:
+    """What a button does at once: where it is refused, the page that follows says why."""
+    try:
+        yield
+    except ConsoleError as error:
+        messages.error(request, f"{error.what} {error.do}")
