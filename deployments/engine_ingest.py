@@ -77,7 +77,7 @@ def _take(done: "Stored", key: tuple[int, str], chunk: Chunk, head: EngineLog | 
         if EVENT in chunk.raw:
             for _line, at, event in events(chunk):
                 _fold(head, at, event, done)
-    done.acked[key] = head.place
+    done.acked[key] = head.acknowledged
 
 
 def _fold(head: EngineLog, at: datetime, event: dict[str, Any], done: "Stored") -> None:

@@ -111,7 +111,7 @@ def _take(done: Stored, server_id: int, chunk: Chunk, attempt: Attempt | None, r
         if EVENT in chunk.raw:
             for number, at, event in events(chunk):
                 fold(attempt, number, at, event, done)
-    done.acked[key] = attempt.place
+    done.acked[key] = attempt.acknowledged
 
 
 def _save(done: Stored, attempts: Iterable[Attempt]) -> None:

@@ -20,7 +20,7 @@ class Stream(models.Model):
         abstract = True
 
     @property
-    def place(self) -> list[int | bool]:
+    def acknowledged(self) -> list[int | bool]:
         """What its server is told: [next line, next byte, done]."""
         return [self.next_line, self.next_byte, self.done]
 
