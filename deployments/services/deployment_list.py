@@ -18,7 +18,7 @@ from deployments.models import (
     ReplicaState,
     Server,
 )
-from deployments.services import deployment_json, engine_figures, paging
+from deployments.services import deployment_json, endpoints, engine_figures, paging
 from deployments.services.paging import FLEETS, PAGE, Page, one_of, text
 
 SHOWN_SERVERS = 3
@@ -77,7 +77,7 @@ class Line:
 
     @property
     def endpoint(self) -> str:
-        return endpoint(self.deployment, self.replicas)
+        return endpoints.of(self.deployment, self.replicas)
 
 
 def places(replica: Replica) -> list[tuple[str, list[str]]]:
@@ -85,15 +85,6 @@ def places(replica: Replica) -> list[tuple[str, list[str]]]:
     if not replica.nodes:
         return [(replica.server.name, replica.npus)]
     return [(str(one.get("name", "")), list(one.get("npus") or [])) for one in replica.nodes if isinstance(one, dict)]
-
-
-def endpoint(deployment: Deployment, replicas: Sequence[Replica]) -> str:
-    """Where it is asked: its gateway, else a replica that answers; '' where nothing does."""
-    gateway = getattr(deployment, "gateway", None)
-    if gateway and gateway.enabled and gateway.port:
-        return f"http://{gateway.address}:{gateway.port}/v1"
-    one = next((one for one in replicas if one.state in SERVING and one.port), None)
-    return f"http://{one.address}:{one.port}/v1" if one else ""
 
 
 def read_filters(given: Mapping[str, str]) -> Filters:
@@ -112,7 +103,8 @@ def page(filters: Filters, size: int = PAGE) -> Page[Line]:
     rows = found(filters)
     total = rows.count()
     number = min(filters.page, paging.last(total, size))
-    rows = rows.select_related("revision__artifact", "owner", "gateway").order_by("simulated", "name")
+    rows = rows.select_related("revision__artifact", "owner", "gateway__server").order_by("simulated", "name")
+    rows = rows.defer("gateway__server__facts", "gateway__server__notes")
     return Page(lines(list(rows[(number - 1) * size : number * size])), total, number)
 
 

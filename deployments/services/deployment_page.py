@@ -24,7 +24,7 @@ from deployments.models import (
     Reservation,
     Revision,
 )
-from deployments.services import deployment_json, deployment_list, engine_figures
+from deployments.services import deployment_json, deployment_list, endpoints, engine_figures
 from deployments.serving import settings
 
 MOST_GONE, MOST_REVISIONS, MOST_JOBS = 6, 30, 6
@@ -191,12 +191,11 @@ class Page:
 
     @cached_property
     def endpoint(self) -> str:
-        return deployment_list.endpoint(self.deployment, self.replicas)
+        return endpoints.of(self.deployment, self.replicas)
 
     @property
     def by_gateway(self) -> bool:
-        gateway = getattr(self.deployment, "gateway", None)
-        return bool(gateway and gateway.enabled and gateway.port)
+        return endpoints.standing(self.deployment) is not None
 
     @property
     def type(self) -> str:

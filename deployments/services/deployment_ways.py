@@ -77,13 +77,13 @@ def calls(page: Page) -> list[tuple[str, str]]:
     model = json.dumps(page.model_name, ensure_ascii=False)
     body = shlex.quote(f'{{"model": {model}, "messages": [{{"role": "user", "content": {hello}}}]}}')
     curl = (
-        f"curl {page.endpoint}/chat/completions \\\n"
+        f"curl {shlex.quote(page.endpoint)}/chat/completions \\\n"
         '  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\\n'
         f"  -d {body}"
     )
     python = (
         "import os\nfrom openai import OpenAI\n\n"
-        f'client = OpenAI(base_url="{page.endpoint}", api_key=os.environ["KEY"])\n'
+        f'client = OpenAI(base_url={json.dumps(page.endpoint)}, api_key=os.environ["KEY"])\n'
         f"stream = client.chat.completions.create(\n    model={model}, stream=True,\n"
         f'    messages=[{{"role": "user", "content": {hello}}}],\n)\n'
         'for piece in stream:\n    print(piece.choices[0].delta.content or "", end="", flush=True)'

@@ -48,7 +48,8 @@ def find_job(pk: int) -> Job:
 
 def find_deployment(name: str) -> Deployment:
     """The deployment of that name with what its pages read beside it. Raises NotFound."""
-    rows = Deployment.objects.present().select_related("revision__artifact", "owner", "gateway")
+    rows = Deployment.objects.present().select_related("revision__artifact", "owner", "gateway__server")
+    rows = rows.defer("gateway__server__facts", "gateway__server__notes")
     deployment = rows.filter(name=name[:63]).first()
     if deployment is None:
         raise NotFound(
