@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.db.models import Q
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils import timezone
 
 from deployments.models import (
@@ -105,7 +105,7 @@ class Line:
         found = self.findings
         return None if found and found[0]["cause"] == self.replica.reason else self.replica.reason
 
-    @property
+    @cached_property
     def findings(self) -> list[Mapping[str, Any]]:
         """What its log says went wrong, with what helps; [] where it serves well."""
         if self.replica.state == ReplicaState.READY or not isinstance(self.replica.findings, list):
@@ -116,9 +116,9 @@ class Line:
     @property
     def remedy_page(self) -> str:
         """Where a remedy becomes a revision or a job; '' where there is nothing to remedy."""
-        return (
-            address("deployments:replica-remedy", self.replica.deployment.name, self.replica.n) if self.findings else ""
-        )
+        if not self.findings:
+            return ""
+        return reverse("deployments:replica-remedy", args=[self.replica.deployment.name, self.replica.n])
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -155,7 +155,7 @@ class Page:
     def replicas(self) -> list[Replica]:
         return [line.replica for line in self.lines]
 
-    @property
+    @cached_property
     def state(self) -> str:
         return deployment_json.state_of(self.deployment, [*self.replicas, *(line.replica for line in self.gone)])
 
@@ -302,14 +302,6 @@ def _versions(deployment: Deployment, there: Iterable[Replica]) -> tuple[list[Ve
 
 def _name(artifact: Artifact | None) -> str:
     return artifact.name if artifact else "—"
-
-
-def address(name: str, *args: Any) -> str:
-    """Of a page; '' where there is none of that name."""
-    try:
-        return reverse(name, args=args)
-    except NoReverseMatch:
-        return ""
 
 
 def left(until: datetime | None) -> int | None:
