@@ -14,7 +14,8 @@ EVENT = b"\tv\t"
 
 
 class Chunk(NamedTuple):
-    """Lines `first` … `first + n - 1` of an attempt, bytes `b0` … `b1` of its spool; `raw` is `data` unpacked."""
+    """Lines `first` … `first + n - 1` of an attempt (or of a piece of an engine's log, which is called so, too), bytes
+    `b0` … `b1` of its spool; `raw` is `data` unpacked."""
 
     attempt: str
     first: int
@@ -23,6 +24,11 @@ class Chunk(NamedTuple):
     b1: int
     data: bytes
     raw: bytes
+
+    @property
+    def behind(self) -> list[int | bool]:
+        """The place behind it, [next line, next byte, done]: for a stream that has no row, which its server forgets."""
+        return [self.first + self.n, self.b1, b'"ended"' in self.raw]
 
 
 class BadChunk(ValueError):
@@ -61,3 +67,8 @@ def events(chunk: Chunk) -> Iterator[tuple[int, datetime, dict[str, Any]]]:
             continue
         if isinstance(event, dict):
             yield chunk.first + offset, at, event
+
+
+def exit_code(value: Any) -> int | None:
+    """Of an event; None for what no row could hold."""
+    return value if type(value) is int and abs(value) < 2**31 else None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from deployments.chunks import EVENT, Chunk, events
+from deployments.chunks import EVENT, Chunk, events, exit_code
 from deployments.models import EngineChunk, EngineLog, Replica
 from deployments.services import reconcile_asking, remedy_asking, replica_events, replica_now
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 PIECE = re.compile(r"e([1-9]\d{0,17})-([1-9]\d{0,5})", re.ASCII)
 A_NODE = 1_000_000  # pieces of one server are fewer
-MOST_EXIT = 2**31 - 1
 
 
 def is_engine(chunk: Chunk) -> bool:
@@ -68,10 +67,9 @@ def _head(server_id: int, chunk: Chunk, replicas: Mapping[int, Replica]) -> Engi
 def _take(done: "Stored", key: tuple[int, str], chunk: Chunk, head: EngineLog | None, made: list[EngineChunk]) -> None:
     if head is None:
         # Its replica is gone (or never was): let the server forget it, else it would send for ever.
-        done.acked[key] = [chunk.first + chunk.n, chunk.b1, b'"ended"' in chunk.raw]
+        done.acked[key] = chunk.behind
         return
-    if chunk.first == head.next_line and chunk.b0 == head.next_byte and not head.done:
-        head.next_line, head.next_byte = chunk.first + chunk.n, chunk.b1
+    if head.takes(chunk):
         head.touched = True  # type: ignore[attr-defined]
         made.append(EngineChunk(log=head, first=chunk.first, n=chunk.n, data=chunk.data))
         done.engines.append((head.replica_id, head.pk, chunk))
@@ -79,7 +77,7 @@ def _take(done: "Stored", key: tuple[int, str], chunk: Chunk, head: EngineLog | 
         if EVENT in chunk.raw:
             for _line, at, event in events(chunk):
                 _fold(head, at, event, done)
-    done.acked[key] = [head.next_line, head.next_byte, head.done]
+    done.acked[key] = head.acknowledged
 
 
 def _fold(head: EngineLog, at: datetime, event: dict[str, Any], done: "Stored") -> None:
@@ -87,9 +85,7 @@ def _fold(head: EngineLog, at: datetime, event: dict[str, Any], done: "Stored") 
         head.started_at = at
     elif event.get("e") == "ended":
         head.done, head.ended_at = True, at
-        exit_code = event.get("exit")
-        known = isinstance(exit_code, int) and not isinstance(exit_code, bool) and abs(exit_code) <= MOST_EXIT
-        head.exit_code = exit_code if known else None
+        head.exit_code = exit_code(event.get("exit"))
         head.reason = replica_now.pair(event.get("reason"))
         if event.get("state") == "failed":
             head.died = True  # type: ignore[attr-defined]

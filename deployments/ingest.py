@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from console import untrusted
 from deployments import engine_ingest
-from deployments.chunks import EVENT, BadChunk, Chunk, events, read_chunk
+from deployments.chunks import EVENT, BadChunk, Chunk, events, exit_code, read_chunk
 from deployments.models import Attempt, Job, JobState, LogChunk, Server, Step
 from deployments.services import host_changes, serve_jobs, told
 
@@ -101,10 +101,9 @@ def _take(done: Stored, server_id: int, chunk: Chunk, attempt: Attempt | None, r
     key = (server_id, chunk.attempt)
     if attempt is None or attempt.job.server_id != server_id:
         # Its row is gone (or never was): let the server forget it, else it would send for ever.
-        done.acked[key] = [chunk.first + chunk.n, chunk.b1, b'"ended"' in chunk.raw]
+        done.acked[key] = chunk.behind
         return
-    if chunk.first == attempt.next_line and chunk.b0 == attempt.next_byte and not attempt.done:
-        attempt.next_line, attempt.next_byte = chunk.first + chunk.n, chunk.b1
+    if attempt.takes(chunk):
         rows.append(LogChunk(attempt=attempt, first=chunk.first, n=chunk.n, data=chunk.data))
         done.chunks.append((attempt.job_id, chunk))
         done.lines += chunk.n
@@ -112,7 +111,7 @@ def _take(done: Stored, server_id: int, chunk: Chunk, attempt: Attempt | None, r
         if EVENT in chunk.raw:
             for number, at, event in events(chunk):
                 fold(attempt, number, at, event, done)
-    done.acked[key] = [attempt.next_line, attempt.next_byte, attempt.done]
+    done.acked[key] = attempt.acknowledged
 
 
 def _save(done: Stored, attempts: Iterable[Attempt]) -> None:
@@ -173,7 +172,7 @@ def _step(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> N
 
 def _step_end(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
     state = event.get("state") if event.get("state") in ("succeeded", "failed", "skipped", "cancelled") else "failed"
-    values = {"state": state, "exit_code": _exit(event.get("exit")), "last_line": line, "ended_at": at}
+    values = {"state": state, "exit_code": exit_code(event.get("exit")), "last_line": line, "ended_at": at}
     # A runner that died between two steps leaves its adopter the number of the one that had ended.
     Step.objects.filter(attempt=attempt, n=_small(event.get("n")), state="running").update(**values)
 
@@ -226,7 +225,7 @@ def _reboot(event: dict[str, Any]) -> dict[str, Any]:
 def _ended(attempt: Attempt, line: int, at: datetime, event: dict[str, Any]) -> None:
     state = event.get("state")
     attempt.state = state if state in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED) else JobState.FAILED
-    attempt.exit_code = _exit(event.get("exit"))
+    attempt.exit_code = exit_code(event.get("exit"))
     attempt.ended_at = at
     attempt.done = True
     # Nothing runs in an attempt that has ended: its runner may have died as a step was about to begin.
@@ -269,10 +268,6 @@ def _words(value: Any) -> str | None:
     if isinstance(value, str):
         return untrusted.text(value, 2000)
     return None if (known := untrusted.number(value)) is None else str(known)
-
-
-def _exit(value: Any) -> int | None:
-    return value if isinstance(value, int) and -(2**31) < value < 2**31 else None
 
 
 def _small(value: Any) -> int:

@@ -8,6 +8,7 @@ from django.utils.translation import gettext_lazy as _
 from deployments.models.artifact import Artifact
 from deployments.models.fleet import Server, new_key
 from deployments.models.job import Job
+from deployments.models.stream import Stream, StreamChunk
 
 USER = settings.AUTH_USER_MODEL  # a revision has settings of its own
 
@@ -177,36 +178,26 @@ class Replica(models.Model):
         return list(dict.fromkeys([self.server_id, *(node["server"] for node in self.nodes)]))
 
 
-class EngineLog(models.Model):
+class EngineLog(Stream):
     """A piece of a replica's log: a new one begins with each start of the engine, and when one has grown long.
 
-    `id` is `e<replica>-<n>`, as the folder of its spool. The place in the stream is kept as for an attempt of a job.
+    `id` is `e<replica>-<n>`, as the folder of its spool.
     """
 
-    id = models.CharField(max_length=40, primary_key=True)
     replica = models.ForeignKey(Replica, on_delete=models.CASCADE, related_name="logs")
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="+")
     n = models.PositiveIntegerField()
-    next_line = models.PositiveBigIntegerField(default=1)
-    next_byte = models.PositiveBigIntegerField(default=0)
-    done = models.BooleanField(default=False)
-    exit_code = models.IntegerField(null=True, blank=True)
     reason = models.JSONField(null=True, blank=True)
-    started_at = models.DateTimeField(null=True, blank=True)
-    ended_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["replica", "n"]
         constraints = [models.UniqueConstraint(fields=["replica", "n"], name="engine_log_once")]
 
 
-class EngineChunk(models.Model):
-    """Lines `first` … `first + n - 1` of a piece, as its spool holds them, zlib-compressed."""
+class EngineChunk(StreamChunk):
+    """Lines of a piece."""
 
     log = models.ForeignKey(EngineLog, on_delete=models.CASCADE, related_name="chunks")
-    first = models.PositiveBigIntegerField()
-    n = models.PositiveIntegerField()
-    data = models.BinaryField()
 
     class Meta:
         ordering = ["log", "first"]

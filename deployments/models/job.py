@@ -9,6 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 from deployments.models.batch import Batch
 from deployments.models.fleet import Server
+from deployments.models.stream import Stream, StreamChunk
 
 
 class JobState(models.TextChoices):
@@ -71,24 +72,17 @@ class Job(models.Model):
         return datetime.fromisoformat(self.reboot["until"]) if self.reboot else None
 
 
-class Attempt(models.Model):
-    """One run of a job. `next_line` and `next_byte` are where the next log chunk must begin."""
+class Attempt(Stream):
+    """One run of a job."""
 
-    id = models.CharField(max_length=40, primary_key=True)
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
     n = models.PositiveSmallIntegerField()
     state = models.CharField(max_length=20, choices=JobState.choices, default=JobState.QUEUED)
     protocol = models.PositiveSmallIntegerField(default=2)  # PROTOCOL of its payload, the same however often it is sent
-    next_line = models.PositiveBigIntegerField(default=1)
-    next_byte = models.PositiveBigIntegerField(default=0)
-    done = models.BooleanField(default=False)  # the end of the stream was read
     rung = models.CharField(max_length=12, blank=True, default="")  # how far a cancel has gone
     report = models.JSONField(default=list)  # `item` events in order, plus their line
-    exit_code = models.IntegerField(null=True, blank=True)
     pushed_at = models.DateTimeField(null=True, blank=True)
     pushes = models.PositiveIntegerField(default=0)
-    started_at = models.DateTimeField(null=True, blank=True)
-    ended_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         ordering = ["job", "n"]
@@ -115,13 +109,10 @@ class Step(models.Model):
         constraints = [models.UniqueConstraint(fields=["attempt", "n"], name="step_once_per_attempt")]
 
 
-class LogChunk(models.Model):
-    """Lines `first` … `first + n - 1` of an attempt as its spool holds them, zlib-compressed."""
+class LogChunk(StreamChunk):
+    """Lines of an attempt."""
 
     attempt = models.ForeignKey(Attempt, on_delete=models.CASCADE, related_name="chunks")
-    first = models.PositiveBigIntegerField()
-    n = models.PositiveIntegerField()
-    data = models.BinaryField()
 
     class Meta:
         ordering = ["attempt", "first"]

@@ -23,7 +23,7 @@ from deployments.kinds import benchmark as kind
 from deployments.models import Attempt, Benchmark, Deployment, Gateway, Job, Replica, Server
 from deployments.models.deployment import SERVING
 from deployments.models.job import ENDED
-from deployments.services import filling, jobs, stacks, told
+from deployments.services import endpoints, filling, jobs, stacks, told
 from deployments.serving import bench, command
 from deployments.serving import settings as serving_settings
 from deployments.serving.bench import Point, Targets, Verdict
@@ -165,7 +165,7 @@ def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
             _("Choose a replica that is ready."),
             code="no_replica",
         )
-    url, sealed = f"http://{host_of(replica.address)}:{replica.port}", _sealed(server, replica.deployment.api_key)
+    url, sealed = endpoints.base_url(replica.address, replica.port), _sealed(server, replica.deployment.api_key)
     if params.get("through") == "gateway":
         gateway = gateway_of(replica.deployment)
         if gateway is None:
@@ -174,7 +174,7 @@ def fill(server: Server, params: dict[str, Any]) -> dict[str, Any]:
                 _("Start its gateway, or measure a replica."),
                 code="no_gateway",
             )
-        url, sealed = f"http://{host_of(gateway.address)}:{gateway.port}", str(params.get("sealed_key", ""))
+        url, sealed = endpoints.base_url(gateway.address, gateway.port), str(params.get("sealed_key", ""))
     found = {
         "deployment": replica.deployment_id,
         "base_url": url,
@@ -195,11 +195,6 @@ def served_name(replica: Replica) -> str:
         return command.name(serving_settings.read(replica.revision.settings), replica.path)
     except BadParams:
         return str(replica.revision.settings.get("served_model_name") or replica.deployment.name)
-
-
-def host_of(address: str) -> str:
-    """As it stands in a URL."""
-    return f"[{address}]" if ":" in address else address
 
 
 def _sealed(server: Server, api_key: str) -> str:

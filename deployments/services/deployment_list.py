@@ -3,8 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlencode
 
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from django.db.models.fields.json import KeyTransform
@@ -20,18 +18,16 @@ from deployments.models import (
     ReplicaState,
     Server,
 )
-from deployments.services import deployment_json, engine_figures
+from deployments.services import deployment_json, endpoints, engine_figures, paging
+from deployments.services.paging import FLEETS, PAGE, Page, one_of, text
 
-PAGE = 50
-MOST_PAGES = 10_000
 SHOWN_SERVERS = 3
 STATES = ("ready", "degraded", "rolling_out", "starting", "failed", "stopping", "stopped", "paused")
-FLEETS = ("real", "simulated")
 ORDER = [str(state) for state in ("ready", "degraded", "loading", "starting", "planned", "draining", "failed")]
 
 
 @dataclass(frozen=True)
-class Filters:
+class Filters(paging.Filters):
     """What is asked for; '' excludes nothing. `label` is "key" or "key=value"."""
 
     q: str = ""
@@ -42,16 +38,6 @@ class Filters:
     fleet: str = ""
     server: str = ""
     page: int = 1
-
-    @property
-    def any(self) -> bool:
-        return any(value for name, value in self.__dict__.items() if name != "page")
-
-    def address(self, **more: Any) -> str:
-        """The query of this list with other values."""
-        values = {**self.__dict__, "page": 1, **more}
-        kept = {name: value for name, value in values.items() if value and (name, value) != ("page", 1)}
-        return f"?{urlencode(kept)}" if kept else "?"
 
 
 @dataclass(frozen=True)
@@ -91,23 +77,7 @@ class Line:
 
     @property
     def endpoint(self) -> str:
-        return endpoint(self.deployment, self.replicas)
-
-
-@dataclass(frozen=True)
-class Page:
-    lines: list[Line]
-    total: int
-    number: int
-
-    @property
-    def last(self) -> int:
-        return max(1, -(-self.total // PAGE))
-
-    @property
-    def older(self) -> int:
-        """The number of the next page, 0 for none."""
-        return self.number + 1 if self.number < self.last else 0
+        return endpoints.of(self.deployment, self.replicas)
 
 
 def places(replica: Replica) -> list[tuple[str, list[str]]]:
@@ -117,39 +87,24 @@ def places(replica: Replica) -> list[tuple[str, list[str]]]:
     return [(str(one.get("name", "")), list(one.get("npus") or [])) for one in replica.nodes if isinstance(one, dict)]
 
 
-def endpoint(deployment: Deployment, replicas: Sequence[Replica]) -> str:
-    """Where it is asked: its gateway, else a replica that answers; '' where nothing does."""
-    gateway = getattr(deployment, "gateway", None)
-    if gateway and gateway.enabled and gateway.port:
-        return f"http://{gateway.address}:{gateway.port}/v1"
-    one = next((one for one in replicas if one.state in SERVING and one.port), None)
-    return f"http://{one.address}:{one.port}/v1" if one else ""
-
-
 def read_filters(given: Mapping[str, str]) -> Filters:
     """Values that are none of their list are left out."""
 
-    def text(name: str, most: int) -> str:
-        return given.get(name, "").replace("\0", "").strip()[:most]
-
-    def one_of(name: str, values: Sequence[str]) -> str:
-        return value if (value := given.get(name, "")) in values else ""
-
-    number = given.get("page", "")
-    page = int(number) if number.isascii() and number.isdigit() and 0 < len(number) < 6 else 1
     return Filters(
-        q=text("q", 200), state=one_of("state", STATES), label=text("label", 130), model=text("model", 200),
-        owner=text("owner", 150), fleet=one_of("fleet", FLEETS), server=text("server", 63),
-        page=max(1, min(page, MOST_PAGES)),
+        q=text(given, "q", 200), state=one_of(given, "state", STATES),
+        label=text(given, "label", 130), model=text(given, "model", 200), owner=text(given, "owner", 150),
+        fleet=one_of(given, "fleet", FLEETS), server=text(given, "server", 63),
+        page=paging.page_number(given),
     )  # fmt: skip
 
 
-def page(filters: Filters, size: int = PAGE) -> Page:
+def page(filters: Filters, size: int = PAGE) -> Page[Line]:
     """By name, real ones first."""
     rows = found(filters)
     total = rows.count()
-    number = min(filters.page, max(1, -(-total // size)))
-    rows = rows.select_related("revision__artifact", "owner", "gateway").order_by("simulated", "name")
+    number = min(filters.page, paging.last(total, size))
+    rows = rows.select_related("revision__artifact", "owner", "gateway__server").order_by("simulated", "name")
+    rows = rows.defer("gateway__server__facts", "gateway__server__notes")
     return Page(lines(list(rows[(number - 1) * size : number * size])), total, number)
 
 

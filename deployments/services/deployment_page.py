@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from django.db.models import Q
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils import timezone
 
 from deployments.models import (
@@ -24,7 +24,7 @@ from deployments.models import (
     Reservation,
     Revision,
 )
-from deployments.services import deployment_json, deployment_list, engine_figures
+from deployments.services import deployment_json, deployment_list, endpoints, engine_figures
 from deployments.serving import settings
 
 MOST_GONE, MOST_REVISIONS, MOST_JOBS = 6, 30, 6
@@ -105,7 +105,7 @@ class Line:
         found = self.findings
         return None if found and found[0]["cause"] == self.replica.reason else self.replica.reason
 
-    @property
+    @cached_property
     def findings(self) -> list[Mapping[str, Any]]:
         """What its log says went wrong, with what helps; [] where it serves well."""
         if self.replica.state == ReplicaState.READY or not isinstance(self.replica.findings, list):
@@ -116,9 +116,9 @@ class Line:
     @property
     def remedy_page(self) -> str:
         """Where a remedy becomes a revision or a job; '' where there is nothing to remedy."""
-        return (
-            address("deployments:replica-remedy", self.replica.deployment.name, self.replica.n) if self.findings else ""
-        )
+        if not self.findings:
+            return ""
+        return reverse("deployments:replica-remedy", args=[self.replica.deployment.name, self.replica.n])
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -155,7 +155,7 @@ class Page:
     def replicas(self) -> list[Replica]:
         return [line.replica for line in self.lines]
 
-    @property
+    @cached_property
     def state(self) -> str:
         return deployment_json.state_of(self.deployment, [*self.replicas, *(line.replica for line in self.gone)])
 
@@ -191,12 +191,11 @@ class Page:
 
     @cached_property
     def endpoint(self) -> str:
-        return deployment_list.endpoint(self.deployment, self.replicas)
+        return endpoints.of(self.deployment, self.replicas)
 
     @property
     def by_gateway(self) -> bool:
-        gateway = getattr(self.deployment, "gateway", None)
-        return bool(gateway and gateway.enabled and gateway.port)
+        return endpoints.standing(self.deployment) is not None
 
     @property
     def type(self) -> str:
@@ -303,14 +302,6 @@ def _versions(deployment: Deployment, there: Iterable[Replica]) -> tuple[list[Ve
 
 def _name(artifact: Artifact | None) -> str:
     return artifact.name if artifact else "—"
-
-
-def address(name: str, *args: Any) -> str:
-    """Of a page; '' where there is none of that name."""
-    try:
-        return reverse(name, args=args)
-    except NoReverseMatch:
-        return ""
 
 
 def left(until: datetime | None) -> int | None:

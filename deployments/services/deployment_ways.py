@@ -4,11 +4,12 @@ import json
 import shlex
 from typing import Any, NamedTuple
 
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from deployments import kinds
 from deployments.models import Artifact, Deployment
-from deployments.services.deployment_page import Page, address
+from deployments.services.deployment_page import Page
 
 
 class Action(NamedTuple):
@@ -22,7 +23,7 @@ class Action(NamedTuple):
 
 
 def actions(page: Page) -> list[Action]:
-    """For who may operate, the usual ones first; a page that is not there gives no button."""
+    """For who may operate, the usual ones first."""
     deployment = page.deployment
     pause = (_("Resume"), "deployment-resume") if deployment.paused else (_("Pause"), "deployment-pause")
     wanted: list[tuple[Any, ...]] = [
@@ -39,19 +40,15 @@ def actions(page: Page) -> list[Action]:
         (_("Edit"), "deployment-edit", "", False, True),
         (_("Delete"), "deployment-delete", "danger", False, True),
     ]
-    found = [Action(one[0], address(f"deployments:{one[1]}", deployment.name), *one[2:]) for one in wanted]
-    return [one for one in found if one.url]
+    return [Action(one[0], reverse(f"deployments:{one[1]}", args=[deployment.name]), *one[2:]) for one in wanted]
 
 
 def ways_on(deployment: Deployment) -> list[Action]:
-    """Pages about it that others make."""
-    wanted = [
-        (_("Playground"), "playground", [deployment.name]),
-        (_("Benchmarks"), "benchmark-list", [deployment.name]),
-        *([(_("Gateway"), "gateway-detail", [deployment.name])] if getattr(deployment, "gateway", None) else []),
-    ]
-    found = [Action(title, address(f"deployments:{name}", *args)) for title, name, args in wanted]
-    return [one for one in found if one.url]
+    """Other pages about it."""
+    wanted = [(_("Playground"), "playground"), (_("Benchmarks"), "benchmark-list")]
+    if getattr(deployment, "gateway", None):
+        wanted.append((_("Gateway"), "gateway-detail"))
+    return [Action(title, reverse(f"deployments:{name}", args=[deployment.name])) for title, name in wanted]
 
 
 class Sample(NamedTuple):
@@ -65,8 +62,8 @@ def sample_model() -> Sample:
     """For a console on which nothing is served yet."""
     rows = Artifact.objects.filter(simulated=False, format__in=("hf", "quantized"), places__gone_at=None)
     model = rows.exclude(places=None).order_by("bytes").first()
-    url = address("deployments:job-new")
-    return Sample(model, f"{url}?kind=sample_model" if url and "sample_model" in kinds.offered() else "")
+    form = f"{reverse('deployments:job-new')}?kind=sample_model"
+    return Sample(model, form if "sample_model" in kinds.offered() else "")
 
 
 def calls(page: Page) -> list[tuple[str, str]]:
@@ -77,13 +74,13 @@ def calls(page: Page) -> list[tuple[str, str]]:
     model = json.dumps(page.model_name, ensure_ascii=False)
     body = shlex.quote(f'{{"model": {model}, "messages": [{{"role": "user", "content": {hello}}}]}}')
     curl = (
-        f"curl {page.endpoint}/chat/completions \\\n"
+        f"curl {shlex.quote(page.endpoint)}/chat/completions \\\n"
         '  -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" \\\n'
         f"  -d {body}"
     )
     python = (
         "import os\nfrom openai import OpenAI\n\n"
-        f'client = OpenAI(base_url="{page.endpoint}", api_key=os.environ["KEY"])\n'
+        f'client = OpenAI(base_url={json.dumps(page.endpoint)}, api_key=os.environ["KEY"])\n'
         f"stream = client.chat.completions.create(\n    model={model}, stream=True,\n"
         f'    messages=[{{"role": "user", "content": {hello}}}],\n)\n'
         'for piece in stream:\n    print(piece.choices[0].delta.content or "", end="", flush=True)'

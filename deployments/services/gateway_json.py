@@ -7,7 +7,7 @@ from django.utils.translation import gettext as _
 
 from console.language import pick
 from deployments.models import Deployment, Gateway, GatewayKey
-from deployments.services import gateway_heard, gateway_keys, gateways
+from deployments.services import endpoints, gateway_heard, gateway_keys, gateways
 from deployments.services.usage import FIELDS, Used
 
 LOOKS = {"ready": "ok", "degraded": "warning", "failed": "critical", "starting": "info", "planned": "info"}
@@ -27,18 +27,13 @@ def state_of(gateway: Gateway) -> str:
     return "stale" if heard and gateway_heard.is_old(gateway) else gateway.state
 
 
-def base_url(gateway: Gateway) -> str:
-    host = gateway.address if gateway.address not in ("0.0.0.0", "::") else (gateway.server.hostname or "SERVER")
-    return f"http://{f'[{host}]' if ':' in host else host}:{gateway.port}/v1"
-
-
 def of(gateway: Gateway) -> dict[str, Any]:
     state = state_of(gateway)
     told = {str(one.get("url")): one for one in gateway.told.get("engines", ())}
     return {
         "deployment": gateway.deployment.name,
         "server": gateway.server.name,
-        "url": base_url(gateway) if gateway.port else None,
+        "url": endpoints.of_gateway(gateway) or None,
         "state": state,
         "reason": pick(gateway.reason) or None,
         "policy": gateway.policy,
@@ -53,8 +48,7 @@ def of(gateway: Gateway) -> dict[str, Any]:
 
 def _engine(row: dict[str, Any], told: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """`healthy` and `load` are null where the router has not said."""
-    host = f"[{row['address']}]" if ":" in str(row["address"]) else row["address"]
-    about = told.get(f"http://{host}:{row['port']}", {})
+    about = told.get(endpoints.base_url(str(row["address"]), row["port"]), {})
     kept = {name: row.get(name) for name in ("address", "port", "replica", "external")}
     return {**kept, "role": row.get("role") or None, "healthy": about.get("healthy"), "load": about.get("load")}
 

@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlencode
 
 from django.db.models import Count, Q, QuerySet
 from django.utils.translation import gettext as _
@@ -13,16 +12,17 @@ from console.models import User
 from deployments import kinds
 from deployments.models import Attempt, Job, JobState, Server
 from deployments.models.job import UNDER_WAY
-from deployments.services import waiting
+from deployments.services import paging, waiting
+from deployments.services.paging import FLEETS, PAGE
 
-PAGE = 50
-FLEETS = ("real", "simulated")
 MOST_MATCHES = 500  # servers or users whose name holds the searched text
 
 
 @dataclass(frozen=True)
-class Filters:
+class Filters(paging.Filters):
     """What the address asks for; '' or None: anything. `problems` are sentences about values that were left out."""
+
+    PLACE = {"before": None, "after": None, "problems": []}
 
     state: str = ""
     kind: str = ""
@@ -32,17 +32,6 @@ class Filters:
     before: int | None = None
     after: int | None = None
     problems: list[str] = field(default_factory=list)
-
-    @property
-    def any(self) -> bool:
-        return bool(self.state or self.kind or self.server or self.fleet or self.q)
-
-    def address(self, **changes: Any) -> str:
-        """The query string of these filters with `changes`, '?…' or '?'."""
-        wanted = replace(self, **{"before": None, "after": None, **changes})
-        names = ("state", "kind", "server", "fleet", "q", "before", "after")
-        given = {name: value for name in names if (value := getattr(wanted, name))}
-        return "?" + urlencode(given)
 
 
 @dataclass(frozen=True)

@@ -4,23 +4,21 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from deployments.models import Artifact, ArtifactPlace, Via
+from deployments.services import paging
 from deployments.services.artifacts import FORMATS
 from deployments.services.model_gate import GATES
+from deployments.services.paging import FLEETS, PAGE, Page, one_of, text
 
-PAGE = 50
-MOST_PAGES = 10_000
 STATES = ("whole", "incomplete", "gone")
-FLEETS = ("real", "simulated")
 SHOWN_SERVERS = 3
 
 
 @dataclass(frozen=True)
-class Filters:
+class Filters(paging.Filters):
     """What is asked for; '' excludes nothing."""
 
     q: str = ""
@@ -31,16 +29,6 @@ class Filters:
     fleet: str = ""
     server: str = ""
     page: int = 1
-
-    @property
-    def any(self) -> bool:
-        return bool(self.q or self.format or self.state or self.gate or self.via or self.fleet or self.server)
-
-    def address(self, **more: Any) -> str:
-        """The query of this list with other values."""
-        values = {**self.__dict__, "page": 1, **more}
-        kept = {name: value for name, value in values.items() if value and (name, value) != ("page", 1)}
-        return f"?{urlencode(kept)}" if kept else "?"
 
 
 @dataclass(frozen=True)
@@ -82,43 +70,22 @@ class Line:
         return max(0, len(self.servers) - SHOWN_SERVERS)
 
 
-@dataclass(frozen=True)
-class Page:
-    lines: list[Line]
-    total: int
-    number: int
-
-    @property
-    def last(self) -> int:
-        return max(1, -(-self.total // PAGE))
-
-    @property
-    def older(self) -> int:
-        """The number of the next page, 0 for none."""
-        return self.number + 1 if self.number < self.last else 0
-
-
 def read_filters(given: Mapping[str, str]) -> Filters:
     """Values that are none of their list are left out."""
 
-    def one_of(name: str, values: Sequence[str]) -> str:
-        return value if (value := given.get(name, "")) in values else ""
-
-    number = given.get("page", "")
-    page = int(number) if number.isascii() and number.isdigit() and 0 < len(number) < 6 else 1
     return Filters(
-        q=given.get("q", "").replace("\0", "").strip()[:200], format=one_of("format", FORMATS),
-        state=one_of("state", STATES), gate=one_of("gate", tuple(GATES)), via=one_of("via", Via.values),
-        fleet=one_of("fleet", FLEETS), server=given.get("server", "").replace("\0", "").strip()[:63],
-        page=max(1, min(page, MOST_PAGES)),
+        q=text(given, "q", 200), format=one_of(given, "format", FORMATS),
+        state=one_of(given, "state", STATES), gate=one_of(given, "gate", tuple(GATES)),
+        via=one_of(given, "via", Via.values), fleet=one_of(given, "fleet", FLEETS), server=text(given, "server", 63),
+        page=paging.page_number(given),
     )  # fmt: skip
 
 
-def page(filters: Filters, size: int = PAGE) -> Page:
+def page(filters: Filters, size: int = PAGE) -> Page[Line]:
     """Newest first."""
     rows = found(filters)
     total = rows.count()
-    number = min(filters.page, max(1, -(-total // size)))
+    number = min(filters.page, paging.last(total, size))
     artifacts = list(rows.select_related("parent", "made_by")[(number - 1) * size : number * size])
     return Page(lines(artifacts), total, number)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from deployments.artifacts import paths
@@ -19,7 +19,7 @@ def replicas(place: ArtifactPlace) -> Iterator[Use]:
     for row in rows.only("pk", "n", "path", "server_id", "nodes", "deployment__name"):
         if place.server_id in row.server_ids and paths.inside(row.path, place.path):
             text = _("Replica %(n)s of the deployment %(name)s serves it.") % {"n": row.n, "name": row.deployment.name}
-            yield Use(text, page_of(row.deployment.name), True)
+            yield Use(text, reverse("deployments:deployment-detail", args=[row.deployment.name]), True)
 
 
 def on_server(server: Server) -> list[str]:
@@ -28,10 +28,3 @@ def on_server(server: Server) -> list[str]:
     found = rows.only("server_id", "nodes", "deployment__name")
     gateways = Gateway.objects.filter(server=server, enabled=True).values_list("deployment__name", flat=True)
     return sorted({*gateways, *(row.deployment.name for row in found if server.pk in row.server_ids)})
-
-
-def page_of(name: str) -> str:
-    try:
-        return reverse("deployments:deployment-detail", args=[name])
-    except NoReverseMatch:
-        return ""

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
@@ -18,7 +17,7 @@ from deployments.models import Batch
 from deployments.services import batch_page, batches, jobs
 from deployments.services.selection import FLEETS, Asked
 from deployments.views.job_changes import consequence
-from deployments.views.lookup import check_may_operate, is_part, user_of
+from deployments.views.lookup import check_may_operate, is_part, refusal_said, user_of
 
 PAGE = 50
 
@@ -133,10 +132,8 @@ def batch_stop(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _changed(request: HttpRequest, pk: int, act: Callable[[Batch, User], Batch]) -> HttpResponse:
     check_may_operate(request)
-    try:
+    with refusal_said(request):
         act(_batch(pk), user_of(request))
-    except ConsoleError as error:
-        messages.error(request, f"{error.what} {error.do}")
     return redirect("deployments:batch-detail", pk=pk)
 
 

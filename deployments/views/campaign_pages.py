@@ -28,7 +28,7 @@ from deployments.services import (
 from deployments.services.campaign_plan import WORDS
 from deployments.services.campaign_rings import BY, Order
 from deployments.services.selection import FLEETS
-from deployments.views.lookup import check_may_operate, is_part, user_of
+from deployments.views.lookup import check_may_operate, is_part, refusal_said, user_of
 
 PAGE = 50
 MOST_ROWS = 300
@@ -228,8 +228,6 @@ def campaign_stop(request: HttpRequest, pk: int) -> HttpResponse:
 def _changed(request: HttpRequest, pk: int, act: Callable[[Campaign, User], object]) -> HttpResponse:
     check_may_operate(request)
     campaign = campaigns.find(pk)
-    try:
+    with refusal_said(request):
         act(campaign, user_of(request))
-    except ConsoleError as error:
-        messages.error(request, f"{error.what} {error.do}")
     return redirect("deployments:campaign-detail", pk=pk)

@@ -24,7 +24,7 @@ from deployments.services import (
 from deployments.services.deployment_hits import Hit
 from deployments.services.deployment_page import Page
 from deployments.serving import faults
-from deployments.views.lookup import check_may_operate, find_deployment, user_of
+from deployments.views.lookup import check_may_operate, find_deployment, refusal_said, user_of
 
 Act = Callable[[Deployment, User], object]
 
@@ -170,10 +170,8 @@ def rollout_pause(request: HttpRequest, name: str) -> HttpResponse:
 def _at_once(request: HttpRequest, name: str, act: Act) -> HttpResponse:
     check_may_operate(request)
     deployment = find_deployment(name)
-    try:
+    with refusal_said(request):
         act(deployment, user_of(request))
-    except ConsoleError as error:
-        messages.error(request, f"{error.what} {error.do}")
     return _done(name)
 
 

@@ -30,10 +30,8 @@ def deployment_list_page(request: HttpRequest) -> HttpResponse:
         "newer": filters.address(page=page.number - 1) if page.number > 1 else "",
         "older": filters.address(page=page.older) if page.older else "",
         "none_at_all": page.total == 0 and not filters.any,
-        "wizard": deployment_page.address("deployments:deployment-new"),
         "sample": deployment_ways.sample_model(),
         "externals": deployment_list.external_count(),
-        "externals_page": deployment_page.address("deployments:engine-list"),
     }
     if not is_part(request) and not wants_json(request):
         context |= {"states": deployment_list.STATES}
@@ -60,10 +58,7 @@ def shown(request: HttpRequest, deployment: Deployment) -> dict[str, Any]:
         "actions": deployment_ways.actions(page) if user_of(request).may("operator") else [],
         "ways_on": deployment_ways.ways_on(deployment),
         "calls": deployment_ways.calls(page),
-        "abort": deployment_page.address("deployments:deployment-abort", deployment.name),
         "schedule": deployment_schedule.rows(deployment.schedule),
         "next_change": deployment_schedule.next_change(deployment),
-        "keys_page": deployment_page.address("deployments:gateway-keys"),
-        "gateway_page": deployment_page.address("deployments:gateway-list"),
         "rest": request.build_absolute_uri(f"/api/v1/deployments/{deployment.name}"),
     }

@@ -13,7 +13,7 @@ from deployments.models import Server, VendorPackage
 from deployments.services import host_changes, in_use, installs, jobs, packages, stacks, waiting
 from deployments.stacks import actions
 from deployments.stacks.options import RESTARTS, Options
-from deployments.views.lookup import check_may_operate, find_server, user_of
+from deployments.views.lookup import check_may_operate, find_server, refusal_said, user_of
 
 NAMES = ("driver", "firmware", "restart", "window")
 
@@ -76,7 +76,7 @@ def package_list(request: HttpRequest) -> HttpResponse:
     """GET: the packages whose digest is known. POST: note one, or with `forget` take one away."""
     if request.method == "POST":
         user, given = user_of(request), request.POST
-        try:
+        with refusal_said(request):
             if name := given.get("forget", ""):
                 packages.remove(name, by=user)
                 messages.success(request, _("The digest of %(name)s is forgotten.") % {"name": name[:200]})
@@ -84,8 +84,6 @@ def package_list(request: HttpRequest) -> HttpResponse:
                 for name, digest in _lines(given.get("lines", "")):
                     row = packages.put(name, digest, by=user, source=given.get("source", ""))
                     messages.success(request, _("The digest of %(name)s is noted.") % {"name": row.name})
-        except ConsoleError as error:
-            messages.error(request, f"{error.what} {error.do}")
         return redirect("deployments:stack-packages")
     rows = VendorPackage.objects.select_related("added_by")
     return render(request, "deployments/package_list.html", {"rows": rows, "folder": actions.PACKAGES})

@@ -1,13 +1,11 @@
 """The page of engines that the console did not start. Nothing on it stops or changes one."""
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from console.errors import ConsoleError
 from deployments.services import external_engines
-from deployments.views.lookup import check_may_operate, user_of
+from deployments.views.lookup import check_may_operate, refusal_said, user_of
 
 SHOWN = 500
 
@@ -27,11 +25,9 @@ def engine_change(request: HttpRequest, pk: int) -> HttpResponse:
     """`alias` names it, `watch` = 1 or 0 turns its alert on or off."""
     check_may_operate(request)
     watch = request.POST.get("watch")
-    try:
+    with refusal_said(request):
         external_engines.change(
             external_engines.find(pk), by=user_of(request), alias=request.POST.get("alias"),
             watched=None if watch is None else watch == "1",
         )  # fmt: skip
-    except ConsoleError as error:
-        messages.error(request, f"{error.what} {error.do}")
     return redirect("deployments:engine-list")

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from django.contrib import messages
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, QueryDict, StreamingHttpResponse
 from django.shortcuts import redirect, render
@@ -17,7 +16,7 @@ from deployments.artifacts.prompts import LANGUAGES
 from deployments.kinds import evaluate
 from deployments.services import evaluating, evaluation_page, evaluations, model_changes, waiting
 from deployments.views.job_changes import consequence
-from deployments.views.lookup import check_may_operate, find_job, is_part, user_of
+from deployments.views.lookup import check_may_operate, find_job, is_part, refusal_said, user_of
 
 APART = ("child", "parent", "pasted")  # asked for in another way
 FIRST = ("engine", "npus", "max_tokens", "budget_pct", "agreement_pct", "prompts")
@@ -176,10 +175,8 @@ def job_evaluation(request: HttpRequest, pk: int) -> HttpResponse:
 def model_promote(request: HttpRequest, pk: int) -> HttpResponse:
     """Promote it although its evaluation was not passed; back to the evaluation where it was asked for."""
     artifact = model_changes.find(pk)
-    try:
+    with refusal_said(request):
         evaluations.promote(artifact, request.POST.get("reason", ""), by=user_of(request))
-    except ConsoleError as error:
-        messages.error(request, f"{error.what} {error.do}")
     newest = evaluations.of_artifact(artifact).first()
     if newest is None:
         return redirect("deployments:model-detail", pk=pk)

@@ -14,7 +14,7 @@ from console.errors import ConsoleError, Invalid
 from deployments.models import Deployment, ExternalEngine, Gateway, GatewayKey, Server
 from deployments.services import gateway_json, gateway_keys, gateways, usage
 from deployments.serving.gateway_conf import POLICIES
-from deployments.views.lookup import check_may_operate, find_server, only_server, user_of
+from deployments.views.lookup import check_may_operate, find_server, only_server, refusal_said, user_of
 
 
 @require_http_methods(["GET", "POST"])
@@ -161,11 +161,9 @@ def key_revoke(request: HttpRequest, pk: int) -> HttpResponse:
     check_may_operate(request)
     key = gateway_keys.find(pk)
     if request.method == "POST":
-        try:
+        with refusal_said(request):
             gateway_keys.revoke(key, by=user_of(request))
             messages.success(request, _("%(name)s is revoked; gateways refuse it within seconds.") % {"name": key.name})
-        except ConsoleError as error:
-            messages.error(request, f"{error.what} {error.do}")
         return redirect("deployments:gateway-keys")
     return render(request, "deployments/gateway_key_ask.html", {"row": usage.by_key([key])[0]})
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -17,7 +16,7 @@ from deployments.models import Job, Server
 from deployments.services import approvals, approving, filling, in_use, job_page, jobs, root_access, waiting
 from deployments.steps import BadParams, read_params
 from deployments.views import own_pages
-from deployments.views.lookup import check_may_operate, find_job, is_part, only_server, user_of
+from deployments.views.lookup import check_may_operate, find_job, is_part, only_server, refusal_said, user_of
 
 
 @require_http_methods(["GET", "POST"])
@@ -50,10 +49,8 @@ def job_decide(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _changed(request: HttpRequest, job: Job, change: Callable[[], object]) -> HttpResponse:
     """Do it and show the job; a refusal stands above it in words."""
-    try:
+    with refusal_said(request):
         change()
-    except ConsoleError as error:
-        messages.error(request, f"{error.what} {error.do}")
     return redirect("deployments:job-detail", pk=job.pk)
 
 

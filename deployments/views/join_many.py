@@ -3,7 +3,6 @@
 import hashlib
 from typing import Any
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import redirect, render
 from django.template.loader import render_to_string
@@ -18,7 +17,7 @@ from deployments import join_many_texts
 from deployments.models import JoinMany, JoinRow
 from deployments.models.join_many import MOVING, RETRIABLE, Phase, RowState
 from deployments.services import host_list, join, join_many, join_process, ssh
-from deployments.views.lookup import is_part, user_of
+from deployments.views.lookup import is_part, refusal_said, user_of
 
 SHOWN = 10
 MOST_UPLOAD = 1_000_000
@@ -259,8 +258,6 @@ def many_trust(request: HttpRequest, pk: int, n: int) -> HttpResponse:
 
 def _changed(request: HttpRequest, pk: int, act: Any) -> HttpResponse:
     join.check_may_administer(user_of(request))
-    try:
+    with refusal_said(request):
         act(join_many.settle(_many(pk)))
-    except ConsoleError as error:
-        messages.error(request, f"{error.what} {error.do}")
     return redirect("deployments:join-many-detail", pk=pk)

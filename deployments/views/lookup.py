@@ -1,9 +1,13 @@
 """What pages share: the row that an address names, what a script asks for, who asks and may change things."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.contrib import messages
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
-from console.errors import NotFound
+from console.errors import ConsoleError, NotFound
 from console.models import User
 from deployments.models import Attempt, Deployment, Job, Replica, Server
 from deployments.services import jobs
@@ -44,7 +48,8 @@ def find_job(pk: int) -> Job:
 
 def find_deployment(name: str) -> Deployment:
     """The deployment of that name with what its pages read beside it. Raises NotFound."""
-    rows = Deployment.objects.present().select_related("revision__artifact", "owner", "gateway")
+    rows = Deployment.objects.present().select_related("revision__artifact", "owner", "gateway__server")
+    rows = rows.defer("gateway__server__facts", "gateway__server__notes")
     deployment = rows.filter(name=name[:63]).first()
     if deployment is None:
         raise NotFound(
@@ -85,3 +90,12 @@ def find_attempt(job: Job, n: str | None) -> tuple[Attempt | None, list[Attempt]
 def check_may_operate(request: HttpRequest) -> None:
     """Raises NotAllowed before a form is shown whose sending the service would refuse."""
     jobs.check_may_operate(user_of(request))
+
+
+@contextmanager
+def refusal_said(request: HttpRequest) -> Iterator[None]:
+    """What a button does at once: where it is refused, the page that follows says why."""
+    try:
+        yield
+    except ConsoleError as error:
+        messages.error(request, f"{error.what} {error.do}")

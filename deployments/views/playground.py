@@ -11,9 +11,9 @@ from django.views.decorators.http import require_GET, require_POST
 from console.answers import Answer
 from console.errors import ConsoleError, Invalid
 from console.templatetags.frame import texts_for_scripts
-from deployments.models import Deployment, Gateway, Via
+from deployments.models import Deployment, Via
 from deployments.page_texts_chat import CHAT
-from deployments.services import benchmarks
+from deployments.services import benchmarks, endpoints
 from deployments.services import playground as service
 from deployments.views.lookup import user_of
 
@@ -52,17 +52,10 @@ def _side(deployment: Deployment) -> dict[str, Any]:
         "deployment": deployment,
         "replicas": replicas,
         "model": benchmarks.served_name(replicas[0]) if replicas else deployment.name,
-        "base": _base(deployment, replicas),
+        "base": endpoints.of(deployment, replicas),
         "sample": bool(revision and revision.artifact and revision.artifact.via == Via.SAMPLE),
         "warning": service.log_warning(revision.settings if revision else {}),
     }
-
-
-def _base(deployment: Deployment, replicas: list[Any]) -> str:
-    """The address that stands in the commands to copy: its gateway's, else that of a replica."""
-    gateway = Gateway.objects.filter(deployment=deployment).exclude(port=0).first()
-    where = gateway or (replicas[0] if replicas else None)
-    return f"http://{benchmarks.host_of(where.address)}:{where.port}/v1" if where else ""
 
 
 @require_POST

@@ -15,7 +15,7 @@ from console.middleware import wants_json
 from console.models import User
 from deployments.models import Server
 from deployments.services import queue_page, quota, rotation
-from deployments.views.lookup import check_may_operate, find_server, is_part, user_of
+from deployments.views.lookup import check_may_operate, find_server, is_part, refusal_said, user_of
 
 
 @require_GET
@@ -49,11 +49,9 @@ def keys_change(request: HttpRequest, name: str) -> HttpResponse:
 def _changed(request: HttpRequest, name: str, change: Callable[..., object], words: str) -> HttpResponse:
     """Do it, and say on the server's page that it was done, or why not."""
     server = find_server(name)
-    try:
+    with refusal_said(request):
         change(server, by=user_of(request))
         messages.success(request, words % {"name": server.name})
-    except ConsoleError as error:
-        messages.error(request, f"{error.what} {error.do}")
     return redirect("monitoring:server-detail", name=server.name)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
@@ -26,7 +26,7 @@ def replica_remedy(request: HttpRequest, name: str, n: int) -> HttpResponse:
         try:
             revision = remedying.apply(replica, request.POST.get("remedy", "")[:80], by=user_of(request))
             messages.success(request, _("Revision %(n)s is made and rolls out.") % {"n": revision.n})
-            return redirect(_back(name, n))
+            return redirect("deployments:deployment-detail", name=name)
         except ConsoleError as error:
             refusal = error
     context = {
@@ -38,13 +38,6 @@ def replica_remedy(request: HttpRequest, name: str, n: int) -> HttpResponse:
     }
     status = refusal.status if refusal else 200
     return render(request, "deployments/replica_remedy.html", context, status=status)
-
-
-def _back(name: str, n: int) -> str:
-    try:
-        return reverse("deployments:deployment-detail", args=[name])
-    except NoReverseMatch:
-        return reverse("deployments:replica-remedy", args=[name, n])
 
 
 def _shown(replica: Replica, one: remedying.Shown) -> dict[str, Any]:

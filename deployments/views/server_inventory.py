@@ -13,7 +13,7 @@ from console.errors import ConsoleError
 from console.models import User
 from deployments.models import Server, ServerChange
 from deployments.services import history, inventory, lifecycle, servers, waiting
-from deployments.views.lookup import check_may_operate, find_server, is_part, user_of
+from deployments.views.lookup import check_may_operate, find_server, is_part, refusal_said, user_of
 
 GONE_SHOWN = 500
 
@@ -125,13 +125,11 @@ def change_row(row: Any) -> dict[str, Any]:
 def change_undo(request: HttpRequest, change_set: str) -> HttpResponse:
     """Take back what was changed together; `back` is the name of the server whose history is shown then."""
     check_may_operate(request)
-    try:
+    with refusal_said(request):
         done, left = inventory.undo(change_set[:16], by=user_of(request), ticket=request.POST.get("ticket", ""))
         messages.success(request, _("Taken back: %(n)s.") % {"n": done})
         for sentence in left[:10]:
             messages.warning(request, sentence)
-    except ConsoleError as error:
-        messages.error(request, f"{error.what} {error.do}")
     server = Server.objects.filter(name=request.POST.get("back", "")[:63]).first()
     if server is None:
         return redirect("monitoring:server-list")
@@ -199,10 +197,8 @@ def npu_uncordon(request: HttpRequest, name: str) -> HttpResponse:
 def _done(request: HttpRequest, name: str, act: Callable[[Server, User], Server]) -> HttpResponse:
     check_may_operate(request)
     server = find_server(name)
-    try:
+    with refusal_said(request):
         act(server, user_of(request))
-    except ConsoleError as error:
-        messages.error(request, f"{error.what} {error.do}")
     return redirect("monitoring:server-detail", name=server.name)
 
 

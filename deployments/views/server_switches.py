@@ -2,16 +2,14 @@
 
 from collections.abc import Callable
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
-from console.errors import ConsoleError
 from console.models import User
 from deployments.models import Job, JobState, Server
 from deployments.services import servers
-from deployments.views.lookup import check_may_operate, find_server, user_of
+from deployments.views.lookup import check_may_operate, find_server, refusal_said, user_of
 
 
 @require_http_methods(["GET", "POST"])
@@ -45,8 +43,6 @@ def maintenance(request: HttpRequest, name: str) -> HttpResponse:
 
 def _changed(request: HttpRequest, server: Server, act: Callable[[Server, User], Server]) -> HttpResponse:
     check_may_operate(request)
-    try:
+    with refusal_said(request):
         act(server, user_of(request))
-    except ConsoleError as error:
-        messages.error(request, f"{error.what} {error.do}")
     return redirect("monitoring:server-detail", name=server.name)

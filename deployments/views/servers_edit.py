@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.errors import ConsoleError
 from deployments.models import Server, ServerChange
 from deployments.services import filters, history, inventory, selection
-from deployments.views.lookup import check_may_operate, user_of
+from deployments.views.lookup import check_may_operate, refusal_said, user_of
 
 SHOWN = 200  # servers of the preview that are listed with what changes there
 
@@ -121,23 +121,19 @@ def change_set(request: HttpRequest, change_set: str) -> HttpResponse:
 def filter_save(request: HttpRequest) -> HttpResponse:
     """Keep what the fleet page shows under a name."""
     query = request.POST.get("query", "")
-    try:
+    with refusal_said(request):
         row = filters.save(
             request.POST.get("name", ""), query, shared=bool(request.POST.get("shared")), by=user_of(request)
         )  # fmt: skip
         messages.success(request, _("The filter “%(name)s” is saved.") % {"name": row.name})
-    except ConsoleError as error:
-        messages.error(request, f"{error.what} {error.do}")
     return redirect(_back(request))
 
 
 @require_POST
 def filter_delete(request: HttpRequest, pk: int) -> HttpResponse:
-    try:
+    with refusal_said(request):
         name = filters.delete(pk, by=user_of(request))
         messages.success(request, _("The filter “%(name)s” is deleted.") % {"name": name})
-    except ConsoleError as error:
-        messages.error(request, f"{error.what} {error.do}")
     return redirect(_back(request))
 
 

@@ -2,19 +2,18 @@
 wait for the other."""
 
 import threading
+from functools import partial
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection
 
 from console.errors import Conflict
 from deployments import ingest
 from deployments.models import EngineLog, Replica
-from deployments.row_locks import lock_server
 from deployments.services import deployments, gateways, reconcile, replica_live, scaling
+from tests.deployments.beside_a_server import run_beside
 from tests.deployments.deployments_bench import SETTINGS, Fleet
-from tests.deployments.test_row_locks import somebody_waits
 from tests.job_fixtures import Spool
-from tests.waiting import until
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -36,29 +35,8 @@ def row(fleet, operator):
 
 @pytest.fixture
 def beside(row):
-    """beside(act): `act()` in a thread while we hold the replica's server and then write the replica."""
-
-    def run(act):
-        errors = []
-
-        def other():
-            try:
-                act()
-            except BaseException as error:
-                errors.append(error)
-            finally:
-                connection.close()
-
-        thread = threading.Thread(target=other)
-        with transaction.atomic():
-            lock_server(row.server_id)
-            thread.start()
-            until(somebody_waits)
-            Replica.objects.filter(pk=row.pk).update(cut=3)  # a deadlock where `act` has locked it already
-        thread.join(30)
-        assert not thread.is_alive() and errors == []
-
-    return run
+    """beside(act): what is written meanwhile is the replica."""
+    return partial(run_beside, row.server_id, touch=lambda: Replica.objects.filter(pk=row.pk).update(cut=3))
 
 
 def test_a_drain(fleet, row, beside, operator):

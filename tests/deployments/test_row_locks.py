@@ -2,6 +2,7 @@
 
 import threading
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.db import connection, transaction
@@ -9,9 +10,9 @@ from django.utils import timezone
 
 from deployments import ingest
 from deployments.models import Enrolment, Job, JobState, Order, OrderState, Rotation
-from deployments.row_locks import lock_job, lock_server
+from deployments.row_locks import lock_job
 from deployments.services import jobs, join, lifecycle, orders, reaper
-from tests.waiting import until
+from tests.deployments.beside_a_server import run_beside
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -20,37 +21,9 @@ pytestmark = [
 ]
 
 
-def somebody_waits():
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        return cursor.fetchone()[0]
-
-
 @pytest.fixture
 def beside(server):
-    """beside(act, touch): `act()` in a thread while we hold the server and then write what belongs to it."""
-
-    def run(act, touch):
-        errors = []
-
-        def other():
-            try:
-                act()
-            except BaseException as error:
-                errors.append(error)
-            finally:
-                connection.close()
-
-        thread = threading.Thread(target=other)
-        with transaction.atomic():
-            lock_server(server.pk)
-            thread.start()
-            until(somebody_waits)
-            touch()  # a deadlock where `act` has locked it already
-        thread.join(30)
-        assert not thread.is_alive() and errors == []
-
-    return run
+    return partial(run_beside, server.pk)
 
 
 def touch_job(attempt):

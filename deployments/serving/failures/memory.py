@@ -86,7 +86,7 @@ TABLE = (
     Known(
         "oom-foreign",
         r"NPU out of memory\. Tried to allocate [\d.]+ [KMG]iB \(NPU \d+; (?P<total>[\d.]+) GiB total capacity; "
-        r"(?P<ours>1?\d\.\d+) GiB already allocated;.{0,90}; (?P<free>\d+\.\d+) MiB free",
+        r"(?P<ours>1?\d\.\d+) GiB already allocated;(?:.{0,90};)? (?P<free>\d+\.\d+) MiB free",
         Text(
             "NPU 满了，而本引擎只用了 {ours} GiB（共 {total} GiB）：其余的被别的进程占着。",
             "The NPU is full although this engine uses {ours} of {total} GiB: another process holds the rest.",

@@ -22,10 +22,19 @@ NEWER = job("install", "安装更新的、配套的栈。", "Install a newer sta
 TABLE = (
     Known(
         "no-device",
-        r"Failed to infer device type|libatb\.so: cannot open shared object file",
+        r"Failed to infer device type",
         Text(
             "没有读入 CANN 或 NNAL 的环境，引擎看不到 NPU。",
             "The environment of CANN or NNAL was not read, and the engine sees no NPU.",
+        ),
+        (INSTALL, CHECK),
+    ),
+    Known(
+        "no-nnal",
+        r"libatb\.so: cannot open shared object file",
+        Text(
+            "NNAL（ATB）没有安装，或没有读入它的环境。",
+            "NNAL (ATB) is not installed, or its environment was not read.",
         ),
         (INSTALL, CHECK),
     ),
