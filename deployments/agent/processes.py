@@ -67,6 +67,15 @@ def session_members(sid: int) -> list[int]:
     return members
 
 
+def left_of(who: Identity) -> list[int]:
+    """Pids of what lives of the session that `who` began, also where it is gone itself. The session's number is given
+    out again only when nothing is left of it, so nobody else is among them."""
+    there = stat(who.pid)
+    if who.boot_id != boot_id() or (there is not None and there.started != who.started):
+        return []
+    return session_members(who.pid)
+
+
 def signal_session(sid: int, number: int, *, but: frozenset[int] = frozenset()) -> int:
     """Send `number` to every process of a session but those named; returns how many were there."""
     members = [pid for pid in session_members(sid) if pid not in but]

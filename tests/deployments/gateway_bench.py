@@ -191,6 +191,8 @@ class Bench:
                 os.kill(who.pid, signal.SIGTERM)
         for keeper in self.keepers:
             keeper.wait(timeout=30)
+        left = [pid for name in ("nginx", "router") for pid in folders.left(self.folder, name)]
+        assert left == [], "no test may leave a process"
 
     def ask(self, path="/v1/chat/completions", body=None, key="sk-one", method=None, headers=None, port=None):
         """(status, body as JSON or bytes)."""

@@ -81,9 +81,22 @@ class Host:
                         found[int(entry.name)] = line
         return found
 
+    def all_pids(self):
+        """Also those that work in the folder or were given it: vLLM's engine core overwrites its words by a title."""
+        found, within = set(self.pids()), f"{self.folder}/"
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal() and int(entry.name) != os.getpid():
+                with contextlib.suppress(OSError):
+                    if str((entry / "cwd").readlink()).startswith(within.rstrip("/")):
+                        found.add(int(entry.name))
+                with contextlib.suppress(OSError):
+                    if within.encode() in (entry / "environ").read_bytes():
+                        found.add(int(entry.name))
+        return found
+
     def close(self):
         for _try in range(3):
-            for pid in sorted(self.pids()):
+            for pid in sorted(self.all_pids()):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.1)

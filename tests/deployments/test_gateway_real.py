@@ -11,6 +11,7 @@ import pytest
 
 from deployments.agent.gateways import balancer
 from deployments.agent.gateways import folder as folders
+from deployments.agent.processes import session_members
 from tests.deployments.gateway_bench import Bench, Engine, Load, key_row, needs_gateway
 from tests.waiting import until
 
@@ -265,4 +266,25 @@ def test_a_program_that_was_killed_is_started_again(bench, name):
     who = folders.identity(bench.folder, name)
     os.kill(who.pid, signal.SIGKILL)
     until(lambda: folders.identity(bench.folder, name) not in (None, who))
-    until(lambda: bench.chat()[0] == 200, timeout=15)
+    assert session_members(who.pid) == [], "what the killed one had started is gone, and its port is free"
+    until(lambda: bench.now()["state"] == "ready" and bench.chat()[0] == 200, timeout=15)
+    after = folders.identity(bench.folder, name)
+    assert len(session_members(after.pid)) >= (2 if name == "nginx" else 1)
+
+
+def test_workers_of_a_killed_nginx_end_when_the_gateway_is_stopped(tmp_path):
+    made = Bench(tmp_path, [])
+    made.put()
+    folders.set_wish(made.folder, "run")
+    try:
+        keeper = made.keep()
+        until(lambda: made.now().get("state") == "degraded", timeout=20)  # both run, without an engine
+        who = folders.identity(made.folder, "nginx")
+        keeper.kill()
+        keeper.wait()
+        os.kill(who.pid, signal.SIGKILL)
+        until(lambda: folders.identity(made.folder, "nginx") is None)
+        assert session_members(who.pid), "its workers live on"
+    finally:
+        made.close()
+    assert session_members(who.pid) == []

@@ -107,14 +107,25 @@ def note_identity(folder: Path, name: str, pid: int) -> None:
         spool.write_synced(folder / name, json.dumps(found._asdict()).encode())
 
 
-def identity(folder: Path, name: str) -> processes.Identity | None:
-    """The process that was started as `name`, where it lives still."""
+def _noted(folder: Path, name: str) -> processes.Identity | None:
     try:
         fields = json.loads((folder / name).read_bytes())
-        who = processes.Identity(int(fields["pid"]), int(fields["started"]), str(fields["boot_id"]))
+        return processes.Identity(int(fields["pid"]), int(fields["started"]), str(fields["boot_id"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return who if processes.lives(who) else None
+
+
+def identity(folder: Path, name: str) -> processes.Identity | None:
+    """The process that was started as `name`, where it lives still."""
+    who = _noted(folder, name)
+    return who if who is not None and processes.lives(who) else None
+
+
+def left(folder: Path, name: str) -> list[int]:
+    """Pids of that process and of its session, also where it is gone itself: nginx's workers outlive a killed master,
+    and hold its port."""
+    who = _noted(folder, name)
+    return processes.left_of(who) if who is not None else []
 
 
 def now(folder: Path) -> dict[str, Any]:

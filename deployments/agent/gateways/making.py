@@ -185,12 +185,12 @@ def stop(config: Config, options: argparse.Namespace) -> None:
         say("这里没有这个网关。", "This gateway is not here.")
         return
     folders.set_wish(folder, "stop")
-    left = [name for name in ("nginx", "router") if folders.identity(folder, name) is not None]
+    left = [name for name in ("nginx", "router") if folders.left(folder, name)]
     if left and not folders.is_kept(folder):
         watch.spawn(folder, config)  # nobody keeps it: a keeper that finds `stop` ends what is left
     until = time.monotonic() + STOP_S
     while time.monotonic() < until:
-        left = [name for name in ("nginx", "router") if folders.identity(folder, name) is not None]
+        left = [name for name in ("nginx", "router") if folders.left(folder, name)]
         if not left and not folders.is_kept(folder):
             say("已停止。", "It has stopped.")
             return

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from deployments.agent import processes
 from deployments.agent.gateways import folder as folders
 
 FIRST_PAUSE_S = 0.5
 MOST_PAUSE_S = 30.0
 SETTLED_S = 60.0
+KILLED_S = 5.0
 MOST_LOG = 10 << 20
 
 
@@ -48,6 +48,7 @@ class Program:
         self.start_at, self.started_at = now + self.pause, now
         self.pause = min(2 * self.pause, MOST_PAUSE_S)
         self.restarts += 1
+        self._end_left()  # it would hold the port
         self._start(argv, env)
         return True
 
@@ -79,16 +80,23 @@ class Program:
 
     def end(self, number: int, within_s: float) -> None:
         """`number`, then SIGKILL to what is left of its session."""
-        who = folders.identity(self.folder, self.name)
-        if who is None:
-            return
         self.signal(number)
         until = time.monotonic() + within_s
         while self.is_alive() and time.monotonic() < until:
             time.sleep(0.05)
-        processes.signal_session(who.pid, signal.SIGKILL)
-        while self.is_alive() and time.monotonic() < until + 5:
+        self._end_left()
+
+    def _end_left(self) -> None:
+        """SIGKILL to all that is left of the start before, its leader living or not."""
+        until = time.monotonic() + KILLED_S
+        while (left := folders.left(self.folder, self.name)) and time.monotonic() < until:
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
             time.sleep(0.02)
+            self.is_alive()  # takes in a child that has ended
 
     def last_words(self, most: int = 300) -> str:
         """The last line that it printed, bounded; "" for none."""
