@@ -101,18 +101,27 @@ def instance(folder: Path) -> str:
         return path.read_text().strip()
 
 
-def note_identity(folder: Path, name: str, pid: int) -> None:
+def note_identity(folder: Path, name: str, pid: int, about: Mapping[str, Any]) -> None:
     found = processes.identity(pid)
     if found is not None:
-        spool.write_synced(folder / name, json.dumps(found._asdict()).encode())
+        spool.write_synced(folder / name, json.dumps({**about, **found._asdict()}).encode())
+
+
+def noted(folder: Path, name: str) -> dict[str, Any]:
+    """What was noted of the process that was started as `name`; {} where that cannot be read."""
+    try:
+        fields = json.loads((folder / name).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return fields if isinstance(fields, dict) else {}
 
 
 def identity(folder: Path, name: str) -> processes.Identity | None:
     """The process that was started as `name`, where it lives still."""
+    fields = noted(folder, name)
     try:
-        fields = json.loads((folder / name).read_bytes())
         who = processes.Identity(int(fields["pid"]), int(fields["started"]), str(fields["boot_id"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
     return who if processes.lives(who) else None
 
