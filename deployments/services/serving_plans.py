@@ -87,7 +87,7 @@ def answer(asked: Asked) -> Answer:
 
 
 def find_model(words: str, quant: str) -> tuple[str, Artifact | None, Spec]:
-    """(name, artifact, spec) of an artifact's number or name, or of an id that the catalogue knows, as `quant`.
+    """(name, artifact, spec) of an artifact's number, name or path, or of an id that the catalogue knows, as `quant`.
 
     Raises Invalid, NotFound.
     """
@@ -95,7 +95,9 @@ def find_model(words: str, quant: str) -> tuple[str, Artifact | None, Spec]:
         raise Invalid(
             _("No model is named."), _("Name a model that lies here, or one of the catalogue."), code="no_model"
         )
-    by = {"pk": int(words)} if re.fullmatch(r"\d{1,9}", words) else {"name": words}
+    by: dict[str, Any] = {"pk": int(words)} if re.fullmatch(r"\d{1,9}", words) else {"name": words}
+    if words.startswith("/"):
+        by = {"places__path": words.rstrip("/") or "/", "places__gone_at": None}
     row = model_catalogue.models().rows.get(words)
     artifact = None if row else Artifact.objects.filter(**by).order_by("simulated", "-pk").first()
     try:

@@ -6,11 +6,11 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
-from django.utils import translation
+from django.utils import timezone, translation
 
 from console.errors import ConsoleError
 from console.models import ApiToken, User
-from deployments.models import Artifact, Npu, Server
+from deployments.models import Artifact, ArtifactPlace, Npu, Server
 from deployments.services import serving_plans
 
 SUMMARY = {
@@ -96,6 +96,21 @@ def test_the_command_prints_ways_and_reasons(seven):
     assert found["plans"] == [] and "w8a8" in found["refusals"][0]["do"]
     with pytest.raises(CommandError, match="There is no model"):
         call_command("plan", model="nothing")
+
+
+def test_the_command_line_takes_every_option_and_a_path(seven, server):
+    ArtifactPlace.objects.create(artifact=seven, server=server, path="/models/seven")
+    out = io.StringIO()
+    line = "--model /models/seven/ --chip 910B3 --hbm-mb 65536 --npus 8 --max-model-len 8192 --quant w8a8 "
+    call_command("plan", *(line + "--concurrency 16 --json").split(), stdout=out)
+    found = json.loads(out.getvalue())
+    assert (found["model"], found["artifact"], found["quant"], found["max_model_len"]) == (
+        "seven", seven.pk, "w8a8", 8192,
+    )  # fmt: skip
+    assert found["plans"][0]["requests_at_once"] >= 16 and "--max-num-seqs" in found["plans"][0]["flags"]
+    ArtifactPlace.objects.update(gone_at=timezone.now())
+    with pytest.raises(CommandError, match="There is no model"):
+        call_command("plan", "--model", "/models/seven")
 
 
 def test_the_page_and_rest(client, seven, django_assert_max_num_queries):
