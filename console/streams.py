@@ -35,6 +35,7 @@ FLEET_BEATS = "fleet:beats"  # hash server id -> JSON [epoch of its last beat, w
 FLEET_STEPS = "fleet:steps"  # hash metric -> JSON {"gen", "steps"}: one letter of base 36 a cell, for who joins
 RECONCILE_TOLD = "reconcile:told"  # hash deployment id -> digest of the replicas that gateways were told of
 REPLICAS_NOW = "replicas:now"  # hash replica id -> JSON, see deployments/services/replica_live.py
+EXTERNAL_NOW = "external:now"  # hash server id -> JSON, see deployments/services/external_live.py
 INGEST_ALIVE = "ingest:alive"  # JSON {"t": epoch, "lag_ms": n}, written each second
 INGEST_LEASE = "ingest:lease"
 DOUBT = "fleet:doubt"  # JSON [{…}], see console/doubt.py

@@ -13,7 +13,7 @@ from console.idempotency import answer_once
 from console.language import pick
 from deployments.asked import Strict, find_server, user_of
 from deployments.models import Artifact, Deployment
-from deployments.services import external_engines, holds, placement
+from deployments.services import external_engines, external_live, holds, placement
 from deployments.serving.settings import Settings, read
 from deployments.steps import BadParams
 
@@ -156,7 +156,10 @@ def list_engines(request: HttpRequest, server: str = "", gone: bool = False, lim
     found = external_engines.rows(gone=gone)
     if server:
         found = found.filter(server=find_server(server))
-    return Answer({"engines": [external_engines.as_json(row) for row in found[: max(1, min(limit, 1000))]]})
+    listed = list(found[: max(1, min(limit, 1000))])
+    said = external_live.read(row.server_id for row in listed)
+    rows = [external_engines.as_json(row, said.get((row.server_id, row.key))) for row in listed]
+    return Answer({"engines": rows})
 
 
 @router.patch("/engines/{int:pk}", tags=["engines"], summary="Name such an engine, or watch it")

@@ -13,7 +13,7 @@ from django.urls import reverse
 from console import alerts, live, streams, untrusted
 from deployments.models import Npu, Server, ServerChange
 from deployments.row_locks import hold_servers
-from deployments.services import external_engines, gateway_heard, replica_live
+from deployments.services import external_engines, external_live, gateway_heard, replica_live
 from monitoring import history
 from monitoring.models import Minute
 from monitoring.services import cards, facts_history, fleet_steps, live_state, readings
@@ -45,6 +45,7 @@ class Telemetry:
         self._offsets: dict[int, float] = {}
         self._agents: dict[int, readings.Agent] = {}
         self.engines = replica_live.Live()
+        self.others = external_live.Live()
         self.held: live_state.Promises = {}
         self._told_engines: dict[int, external_engines.Listing] = {}
         self._new_engines: dict[int, external_engines.Listing] = {}
@@ -55,6 +56,7 @@ class Telemetry:
         forgotten."""
         self.servers = {server.pk: server for server in servers}
         self.held = held or {}
+        self.others.know(self.nows.keys() - self.servers.keys())
         for gone in self.nows.keys() - self.servers.keys():
             for kept in (
                 self.nows,
@@ -94,7 +96,7 @@ class Telemetry:
             self._gateways[server_id] = (message["gateways"], received)
         sample = readings.clean_sample(message)
         before, held = self.nows.get(server_id), self.held.get(server_id, {})
-        self._note_engines(server_id, message)
+        self._note_engines(server_id, message, received)
         if sample["error"] and not sample["npus"] and before:
             # Promise 8: a device that nobody can read now stays visible, as unreadable.
             sample["npus"], sample["processes"] = [], []
@@ -161,6 +163,7 @@ class Telemetry:
         messages = self._fleet_steps(pipeline)
         messages += self._state_changes(at)
         messages += self.engines.each_second(pipeline, self.open_topics)
+        self.others.each_second(pipeline)
         rows = self._rows_to_tell(at, heard)
         if rows and len(self.servers) <= 60:
             messages.append(live.message("fleet:rows", "rows", rows, int(at)))
@@ -221,8 +224,9 @@ class Telemetry:
             self._inventory[server_id] = seen
             self._new_inventory.add(server_id)
 
-    def _note_engines(self, server_id: int, message: dict[str, Any]) -> None:
+    def _note_engines(self, server_id: int, message: dict[str, Any], received: float) -> None:
         """What a sample says of engines that are not ours; it is written where it is not what was told before."""
+        self.others.take(server_id, message.get("external"), received)
         told = external_engines.clean(message.get("external"))
         if told is not None and self._told_engines.get(server_id) != told:
             self._told_engines[server_id] = self._new_engines[server_id] = told

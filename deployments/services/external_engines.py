@@ -207,13 +207,15 @@ def attachable(servers: Iterable[Server] | None = None) -> list[Target]:
     return targets
 
 
-def as_json(row: ExternalEngine) -> dict[str, Any]:
+def as_json(row: ExternalEngine, metrics: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """`metrics` are those of external_live.read; null where the engine does not tell."""
     told = {name: getattr(row, name) for name in TOLD}
     return {
         "id": row.pk,
         "server": row.server.name,
         "simulated": row.server.simulated,
         **{name: value if value != "" else None for name, value in told.items()},
+        "metrics": metrics,
         "alias": row.alias,
         "watched": row.watched,
         "first_at": row.first_at.isoformat(),

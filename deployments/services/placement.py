@@ -19,7 +19,7 @@ from console.language import pick
 from console.redis import client
 from deployments import kinds
 from deployments.models import GONE, Artifact, ArtifactPlace, Deployment, Npu, Replica, Server, Spread
-from deployments.services import reserved, stacks, waiting
+from deployments.services import model_limits, reserved, stacks, waiting
 from deployments.services.placement_facts import Known, known
 from deployments.serving import placing
 from deployments.serving import placing_words as words
@@ -83,6 +83,8 @@ def _ask(wanted: Settings, artifact: Artifact | None, servers: Collection[str] |
         nodes=wanted.nodes,
         spread=spread,
         allowed=frozenset(servers) if servers else None,
+        hbm_mb=model_limits.least_hbm_mb(wanted, artifact),
+        loads=model_limits.loads(artifact, wanted.dtype, stacks.catalogue()),
         needed_mb=artifact.bytes / MB + 1024 * (wanted.kv_cache_gib or 1) + ENGINE_MB,
         accepted=settings.ACCEPTED_FAULT_CODES,
         silent_after_s=settings.SILENT_AFTER_S,
@@ -176,6 +178,7 @@ def _server(
         mark=_mark(row), error=bool(now.get("error")), kubernetes=facts.kubernetes,
         npus=_npus(now, facts, held, locks, row["cordons"], rows), linked=facts.groups is not None,
         family=facts.family, stack=facts.stack, stack_kind=facts.kind, families=facts.families,
+        catalogued=facts.stack in catalogue.stacks,
         containers=facts.containers, path=place[0] if place and place[1] else "", broken=bool(place and not place[1]),
         free_mb=total - used if total is not None and used is not None else None,
         cores=host.get("cpus"), replicas=replicas,
@@ -215,6 +218,7 @@ def _npus(
                 _of(promised.items(), name) if promised else None, cordon and str(cordon.get("reason") or "—"),
                 _of(locks, name) if locks else None,
                 facts.groups[index] if facts.groups else 0, facts.cpus[index],
+                one.get("hbm_total_mb") or None,
             )
         )  # fmt: skip
     lost = [row for row in rows if (row[0], row[1]) not in seen]

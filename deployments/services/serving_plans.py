@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -11,8 +12,10 @@ from django.utils.translation import gettext_noop
 
 from console.errors import Invalid, NotFound
 from console.language import pick
-from deployments.models import Artifact, Server
-from deployments.services import model_catalogue, resets, stacks
+from deployments.artifacts import BadModel
+from deployments.artifacts import read as models
+from deployments.models import Artifact, ArtifactPlace, Server
+from deployments.services import artifacts, model_catalogue, resets, stacks
 from deployments.serving import limits, loaders, planner
 from deployments.serving.loaders import Loaded
 from deployments.serving.planner import Answer, Plan, Wish
@@ -49,11 +52,13 @@ class Asked:
     chip: str
 
 
-def ask(given: Mapping[str, Any]) -> Asked:
+def ask(given: Mapping[str, Any], *, local: bool = False) -> Asked:
     """Of model, chip, hbm_mb, npus, max_model_len, concurrency, quant, dtype, group and utilization; with `server` its
-    NPUs are taken. Raises Invalid, NotFound."""
+    NPUs are taken. `local`: a path may be a folder of this machine that was never looked at. Raises Invalid, NotFound.
+    """
     quant = _choice(given, "quant", ("", *QUANTS), "")
-    name, artifact, spec = find_model(str(given.get("model") or "").strip(), quant)
+    words = str(given.get("model") or "").strip()
+    name, artifact, spec = (_in_folder(words, quant) if local else None) or find_model(words, quant)
     chip, hbm_mb, npus, group = _npus(given)
     family = stacks.catalogue().family_of(chip)
     if family is None:
@@ -87,7 +92,7 @@ def answer(asked: Asked) -> Answer:
 
 
 def find_model(words: str, quant: str) -> tuple[str, Artifact | None, Spec]:
-    """(name, artifact, spec) of an artifact's number or name, or of an id that the catalogue knows, as `quant`.
+    """(name, artifact, spec) of an artifact's number, name or path, or of an id that the catalogue knows, as `quant`.
 
     Raises Invalid, NotFound.
     """
@@ -95,7 +100,9 @@ def find_model(words: str, quant: str) -> tuple[str, Artifact | None, Spec]:
         raise Invalid(
             _("No model is named."), _("Name a model that lies here, or one of the catalogue."), code="no_model"
         )
-    by = {"pk": int(words)} if re.fullmatch(r"\d{1,9}", words) else {"name": words}
+    by: dict[str, Any] = {"pk": int(words)} if re.fullmatch(r"\d{1,9}", words) else {"name": words}
+    if words.startswith("/"):
+        by = {"places__path": words.rstrip("/") or "/", "places__gone_at": None}
     row = model_catalogue.models().rows.get(words)
     artifact = None if row else Artifact.objects.filter(**by).order_by("simulated", "-pk").first()
     try:
@@ -117,6 +124,22 @@ def find_model(words: str, quant: str) -> tuple[str, Artifact | None, Spec]:
         _("Name a model that lies here, or one of the catalogue."),
         code="no_model",
     )
+
+
+def _in_folder(words: str, quant: str) -> tuple[str, None, Spec] | None:
+    """Of a folder that no row knows; None where it is none. Raises Invalid."""
+    folder = Path(words)
+    known = ArtifactPlace.objects.filter(path=str(folder), gone_at=None).exists()
+    if not folder.is_absolute() or not folder.is_dir() or known:
+        return None
+    try:
+        model = models.read(folder)
+        spec = from_summary(artifacts.summary(model.as_json()), name=folder.name, weight_bytes=model.bytes)
+    except (BadModel, Unknown) as error:
+        what = pick(error.text) if isinstance(error, BadModel) else f"{folder}: {error}"
+        raise Invalid(what, _("Name a folder that holds a whole model."), code="no_model") from error
+    like = model_catalogue.like(folder.name)
+    return folder.name, None, quantized(completed(spec, like) if like else spec, quant)
 
 
 def _npus(given: Mapping[str, Any]) -> tuple[str, float, int, int]:

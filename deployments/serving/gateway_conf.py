@@ -68,8 +68,6 @@ class Spec:
     keys: tuple[Key, ...] = ()
     engine_key: str = ""
     connector: str = "nixl"
-    tls_chain: str = ""
-    tls_key: str = ""
     nginx: bool = True
     body_mb: int = MOST_BODY_MB
     day_offset_s: int = 0
@@ -108,9 +106,8 @@ def _check(spec: Spec) -> None:
         fits = isinstance(key.digest, str) and DIGEST.fullmatch(key.digest)
         if not (fits and all(_is_whole(n, 0, 2**53) for n in (key.id, key.until, key.rate))):
             wrong.append("keys")
-    texts = (spec.engine_key, spec.tls_chain, spec.tls_key)
-    if any(not isinstance(text, str) or re.search(r'[\x00-\x1f"\\$]', text) for text in texts):
-        wrong.append("engine_key or TLS files")
+    if not isinstance(spec.engine_key, str) or re.search(r'[\x00-\x1f"\\$]', spec.engine_key):
+        wrong.append("engine_key")
     if wrong:
         raise BadSpec(f"not fit: {', '.join(dict.fromkeys(wrong))}")
 
@@ -191,7 +188,6 @@ def nginx_conf(
         files=files,
         connections=max(256, min(16384, files // 2)),  # each request takes one to the client and one to the router
         listen=_listen(spec),
-        tls=TLS.format(spec=spec) if spec.tls_chain else "",
         zones="".join(ZONE.format(rate=rate) for rate in limits),
         limits="".join(f"            limit_req zone=r{rate} burst={max(rate - 1, 1)} nodelay;\n" for rate in limits),
         router_port=spec.router_port,
@@ -205,14 +201,9 @@ def nginx_conf(
 
 def _listen(spec: Spec) -> str:
     host = f"[{spec.address}]" if ":" in spec.address else spec.address
-    return f"{host}:{spec.port}{' ssl' if spec.tls_chain else ''}"
+    return f"{host}:{spec.port}"
 
 
-TLS = """\
-        ssl_certificate "{spec.tls_chain}";
-        ssl_certificate_key "{spec.tls_key}";
-        ssl_protocols TLSv1.2 TLSv1.3;
-"""
 ZONE = """\
     map $key_rate $of_{rate} {{ default ""; {rate} $key_id; }}
     limit_req_zone $of_{rate} zone=r{rate}:1m rate={rate}r/m;
@@ -254,7 +245,6 @@ http {{
     }}
     server {{
         listen {listen};
-{tls}\
         set $key_folder "{folder}/keys";
         client_max_body_size {body_mb}m;
         client_body_buffer_size 256k;

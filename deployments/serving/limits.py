@@ -26,6 +26,11 @@ class Refusal(NamedTuple):
     way: str = ""
 
 
+def sentence(one: Refusal) -> Text:
+    """Why and what to do, in one."""
+    return Text(f"{one.why.zh}{one.do.zh}", f"{one.why.en} {one.do.en}")
+
+
 def of_chip(spec: Spec, family: str, dtype: str) -> list[Refusal]:
     """What no division of the model helps against. `dtype` is what the operator wants, auto where he says nothing."""
     found = []

@@ -12,17 +12,21 @@ from deployments.steps import Text
 # How the lists of vLLM-Ascend name families.
 FAMILIES = {"A2": "A2", "A3": "A3", "300I Duo": "310P", "950": "A5"}
 RELEASE = re.compile(r"v(\d+\.\d+\.\d+)")
+SURE = ("core", "extended")  # the lists say of each family whether it is supported
 UNSURE = ("experimental", "tutorial", "tool")
 DOCUMENTED = "0.23.0"  # the release whose lists models.json was made of
 
 
 class Loaded(NamedTuple):
     """`level` of the list: core, extended, experimental, tutorial, tool, none, or '' where the model is not known;
-    `stacks` are names of rows whose vLLM-Ascend is that of the list or newer."""
+    `stacks` are names of rows whose vLLM-Ascend is that of the list or newer, `since`. `elsewhere`: the list of all
+    that is supported has it for other families, and not for this one."""
 
     level: str
     stacks: tuple[str, ...]
     text: Text
+    since: str = ""
+    elsewhere: bool = False
 
 
 def of(support: Support | None, family: str, stacks: Iterable[Stack]) -> Loaded:
@@ -45,7 +49,7 @@ def of(support: Support | None, family: str, stacks: Iterable[Stack]) -> Loaded:
             f"vLLM-Ascend {since} 的列表里它只有 {words}，没有 {family}。",
             f"The lists of vLLM-Ascend {since} name {words} for it, not {family}.",
         )
-        return Loaded(support.level, (), text)
+        return Loaded(support.level, (), text, since, support.level in SURE)
     rows = [one for one in stacks if one.vllm_ascend and family in one.families]
     names = tuple(one.name for one in rows if versions.at_least(one.vllm_ascend, since))
     words = ", ".join(names) or "—"
@@ -58,4 +62,5 @@ def of(support: Support | None, family: str, stacks: Iterable[Stack]) -> Loaded:
             f"The documents of vLLM-Ascend {since} list it{sure.en}; stacks with that release or a newer one: {words}. "
             "Of older ones nothing is written.",
         ),
+        since,
     )

@@ -6,12 +6,15 @@ from dataclasses import dataclass, replace
 
 from deployments.serving import idle
 from deployments.serving import placing_words as words
-from deployments.serving.placing_facts import Ask, Candidate, Node, Npu, Process, Server
+from deployments.serving.placing_facts import Ask, Candidate, Loads, Node, Npu, Process, Server
 from deployments.steps import Text
 
-__all__ = ["Ask", "Candidate", "Node", "Npu", "Process", "Server", "choose", "judge", "obstacle", "pick", "rank"]
+__all__ = [
+    "Ask", "Candidate", "Loads", "Node", "Npu", "Process", "Server", "choose", "judge", "obstacle", "pick", "rank",
+]  # fmt: skip
 
 REASONS = 5
+PREDICTED = 0.95  # memory is predicted within some per cent: only what is clearly too small is refused
 MARKS = {
     "leaving": words.LEAVING, "quarantine": words.QUARANTINE, "paused": words.PAUSED, "draining": words.DRAINING,
     "maintenance": words.MAINTENANCE,
@@ -105,13 +108,32 @@ def judge(server: Server, ask: Ask) -> Candidate:
             free.append(npu)
         else:
             reasons[why].append(npu.name or npu.chip)
-    chosen = pick(free, ask.npus)
-    if server.npus and not chosen:
+    chosen = pick([npu for npu in free if not _is_small(npu, ask)], ask.npus)
+    if not chosen and (others := pick(free, ask.npus)):
+        refusals.append(("memory", _small(others, ask)))
+    elif server.npus and not chosen:
         few = words.few(len(free), len(server.npus), ask.npus)
         refusals.append(("npus", few if len(free) < ask.npus else words.unlike(len(free), ask.npus)))
         refusals += [("npus", words.these(names, why)) for why, names in list(reasons.items())[:REASONS]]
-    why_here = [] if refusals else _why(server, free, chosen)
-    return _candidate(server, refusals, why_here, chosen, len(free), len(server.npus))
+    why_here = [] if refusals else _why(server, ask, free, chosen)
+    found = _candidate(server, refusals, why_here, chosen, len(free), len(server.npus))
+    return replace(found, order=(_is_older(server, ask), *found.order))
+
+
+def _is_small(npu: Npu, ask: Ask) -> bool:
+    return npu.hbm_mb is not None and npu.hbm_mb < PREDICTED * ask.hbm_mb
+
+
+def _small(npus: Sequence[Npu], ask: Ask) -> Text:
+    least = min(npus, key=lambda npu: npu.hbm_mb or float("inf"))
+    return words.small(least.chip, least.hbm_mb or 0.0, ask.hbm_mb)
+
+
+def _is_older(server: Server, ask: Ask) -> bool:
+    """Whether its stack is older than the list that has the model; one of the site's own is none of those."""
+    loads = ask.loads.get(server.family, Loads())
+    known = server.catalogued and bool(loads.since)
+    return known and ask.route not in ("podman", "docker") and server.stack not in loads.stacks
 
 
 def _candidate(
@@ -145,6 +167,8 @@ def _of_server(server: Server, ask: Ask) -> Iterable[Refusal]:
     elif server.npus:
         yield "npus", words.HAS_NPUS
     yield from _stack(server, ask)
+    if ask.device == "npu":
+        yield from (("model", text) for text in ask.loads.get(server.family, Loads()).never)
     if not server.path:
         yield "artifact", words.MODEL_BROKEN if server.broken else words.NO_MODEL
 
@@ -181,7 +205,7 @@ def _on_cpu(server: Server, ask: Ask, refusals: list[Refusal]) -> Candidate:
     return _candidate(server, refusals, why, (), 0, len(server.npus))
 
 
-def _why(server: Server, free: Sequence[Npu], chosen: Sequence[Npu]) -> list[Text]:
+def _why(server: Server, ask: Ask, free: Sequence[Npu], chosen: Sequence[Npu]) -> list[Text]:
     made = [words.free(len(free), len(server.npus))]
     groups = {npu.group for npu in chosen}
     if len(groups) > 1:
@@ -192,6 +216,7 @@ def _why(server: Server, free: Sequence[Npu], chosen: Sequence[Npu]) -> list[Tex
     if len(chosen) > 1 and len({npu.cpus for npu in chosen}) == 1 and chosen[0].cpus:
         made.append(words.same_cpus(chosen[0].cpus))
     made += [words.accepted(npu.name, npu.codes) for npu in chosen if npu.health != "OK"]
+    made += [words.older(server.stack, ask.loads[server.family].since)] if _is_older(server, ask) else []
     return made + _there(server)
 
 

@@ -1,5 +1,6 @@
 """What placement looks at and what it answers: NPUs, servers, the wish, the candidates. Plain data."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,12 +31,23 @@ class Npu(NamedTuple):
     job: Text | None = None
     group: int = 0
     cpus: str = ""
+    hbm_mb: float | None = None
+
+
+class Loads(NamedTuple):
+    """What is known of a model on one family of chips: `never` is why it does not go there, () where it may. `since`:
+    the vLLM-Ascend of the list that has it, '' for none; `stacks` have that one or a newer one."""
+
+    never: tuple[Text, ...] = ()
+    since: str = ""
+    stacks: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Server:
     """One server. `silent_s`: since its last reading, None for never. `mark`: a key of MARKS or ''. `linked`: whether
-    its topology is known. `stack` is the one in use, '' for none; `families` of chips that it is for, () for CPU.
+    its topology is known. `stack` is the one in use, '' for none; `families` of chips that it is for, () for CPU;
+    `catalogued`: it is a row of the catalogue.
     `path`: of the whole copy of the model, '' for none; `broken`: there is a copy that is not whole. `replicas`: of
     this deployment there now. `free_mb`, `cores`: of the host, None where not known."""
 
@@ -53,6 +65,7 @@ class Server:
     stack: str = ""
     stack_kind: str = "npu"
     families: tuple[str, ...] = ()
+    catalogued: bool = False
     containers: tuple[str, ...] = ()
     path: str = ""
     broken: bool = False
@@ -64,7 +77,8 @@ class Server:
 @dataclass(frozen=True)
 class Ask:
     """What is wanted. `npus`: on each server of one replica; `nodes`: servers of one replica; `allowed`: names, None
-    for all; `needed_mb`: of the host's memory on CPU; `accepted`: codes of faults."""
+    for all; `needed_mb`: of the host's memory on CPU; `hbm_mb`: of each NPU, 0 where not known; `loads`: of the model,
+    by family; `accepted`: codes of faults."""
 
     npus: int
     simulated: bool = False
@@ -74,6 +88,8 @@ class Ask:
     spread: str = "racks"
     allowed: frozenset[str] | None = None
     needed_mb: float = 0.0
+    hbm_mb: float = 0.0
+    loads: Mapping[str, Loads] = field(default_factory=dict)
     accepted: frozenset[str] = frozenset()
     silent_after_s: float = 15.0
 

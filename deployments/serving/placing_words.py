@@ -83,6 +83,31 @@ def little_memory(free_mb: float, needed_mb: float) -> Text:
     )
 
 
+def small(chip: str, has_mb: float, needed_mb: float) -> Text:
+    return Text(
+        f"{chip} 各有 {has_mb / 1024:.0f} GiB，这些设置每个约需 {needed_mb / 1024:.0f} GiB："
+        "请增加张量并行、减小上下文，或先量化。",
+        f"Its {chip} have {has_mb / 1024:.0f} GiB each, and with these settings each takes about "
+        f"{needed_mb / 1024:.0f}: take more tensor parallel, a shorter context, or quantize first.",
+    )
+
+
+def elsewhere(since: str, chips: str, family: str) -> Text:
+    return Text(
+        f"vLLM-Ascend {since} 的列表里该模型只有 {chips}，没有 {family}。若您确知可以，请写入本站的模型目录。",
+        f"The lists of vLLM-Ascend {since} name {chips} for the model, not {family}. Where you know better, write it "
+        "into this site's catalogue of models.",
+    )
+
+
+def older(stack: str, since: str) -> Text:
+    return Text(
+        f"列有该模型的文档是 vLLM-Ascend {since} 的；{stack} 更旧，没有记录：请先试一张卡。",
+        f"The lists that name the model are those of vLLM-Ascend {since}; of {stack}, which is older, nothing is "
+        "written: try one NPU first.",
+    )
+
+
 def few_servers(there: int, needed: int, chip: str, stack: str) -> Text:
     like = " · ".join(filter(None, (chip, stack)))
     return Text(

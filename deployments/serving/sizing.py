@@ -74,6 +74,13 @@ def memory(spec: Spec, hbm_mb: float, engine: Engine) -> Memory:
     )
 
 
+def least_hbm_mb(spec: Spec, engine: Engine, tokens: int) -> float:
+    """The smallest NPU, MiB as npu-smi prints it, whose cache holds `tokens` beside all the rest."""
+    none = memory(spec, 0.0, engine)  # of nothing, what is missing is all that the rest takes
+    cache = -(-tokens // BLOCK) * BLOCK * none.kv_bytes_per_token / 2**20
+    return (cache - none.kv) / (VISIBLE * engine.utilization)
+
+
 def weights_mb(spec: Spec, engine: Engine) -> float:
     """Each NPU's share: tensor and pipeline divide all weights; with expert parallel the experts are divided among the
     data-parallel ranks as well, and the rest is not."""

@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from deployments.services import external_engines
+from deployments.services import external_engines, external_live
 from deployments.views.lookup import check_may_operate, refusal_said, user_of
 
 SHOWN = 500
@@ -15,7 +15,11 @@ def engine_list(request: HttpRequest) -> HttpResponse:
     """?gone=1 shows those that are there no more."""
     gone = request.GET.get("gone") == "1"
     found = list(external_engines.rows(gone=gone)[: SHOWN + 1])
-    rows = [(row, external_engines.title(row)) for row in found[:SHOWN]]
+    said = {} if gone else external_live.read(row.server_id for row in found)
+    rows = [
+        (row, external_engines.title(row), external_live.words(said.get((row.server_id, row.key))))
+        for row in found[:SHOWN]
+    ]
     context = {"rows": rows, "gone": gone, "more": len(found) > SHOWN}
     return render(request, "deployments/engine_list.html", context)
 

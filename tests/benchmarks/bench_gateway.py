@@ -1,7 +1,8 @@
 """A gateway's throughput beside that of its engine alone, in the same run: tokens a second, and time to the first.
 
 The engine pretends, with the latency of a real one: it answers in a stream, one word each 20 ms. The
-gateway is the real nginx and the real vllm-router. At least 95 % is asked for.
+gateway is the real nginx and the real vllm-router. At least 95 % is asked for. Then one of two engines is killed: how
+long until the gateway sends it nothing, of the 5 s that are asked for.
 
 Run by `make bench`, or alone: `python -m tests.benchmarks.bench_gateway`.
 """
@@ -13,9 +14,11 @@ import threading
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 CLIENTS, MEASURED_S, WORDS, PAUSE_S = 16, 5.0, 50, 0.02
 WANTED = 0.95
+GONE_S = 5.0
 
 
 def run(port: int, key: str, seconds: float = MEASURED_S) -> tuple[float, float]:
@@ -47,6 +50,25 @@ def run(port: int, key: str, seconds: float = MEASURED_S) -> tuple[float, float]
     return sum(words) / (time.monotonic() - began), 1000 * median(firsts)
 
 
+def gone_s(bench: Any) -> float:
+    """Seconds from the death of the second engine until the router leaves it out."""
+    from deployments.agent.gateways import balancer
+    from tests.deployments.gateway_bench import Engine
+    from tests.waiting import until
+
+    second = Engine(pause=PAUSE_S).start()
+    bench.engines.append(second)
+    bench.put()
+    port, url = bench.spec["router_port"], f"http://127.0.0.1:{second.port}"
+    try:
+        until(lambda: balancer.engines(port).get(url, {}).get("healthy"), timeout=20)
+    finally:
+        died = time.monotonic()
+        second.kill()
+    until(lambda: not balancer.engines(port)[url]["healthy"], timeout=30)
+    return time.monotonic() - died
+
+
 def main() -> None:
     from tests.deployments.gateway_bench import ENGINE_KEY, Bench, Engine, is_there
 
@@ -61,6 +83,7 @@ def main() -> None:
             bench.start()
             run(bench.port, "sk-one", 1.0)
             parts = [(run(engine.port, ENGINE_KEY), run(bench.port, "sk-one")) for _ in range(2)]
+            away = gone_s(bench)
         finally:
             bench.close()
             engine.kill()
@@ -72,6 +95,8 @@ def main() -> None:
         f"gateway          {CLIENTS} streams: engine {direct:,.0f} words/s, through the gateway {gateway:,.0f} "
         f"({share:.1%}){word}; first word {firsts[0]:.0f} ms and {firsts[1]:.0f} ms"
     )
+    late = "" if away <= GONE_S else f"  ABOVE {GONE_S:.0f} s"
+    print(f"dead engine      left out after {away:.1f} s, {away / GONE_S:.0%} of {GONE_S:.0f} s{late}")
 
 
 if __name__ == "__main__":

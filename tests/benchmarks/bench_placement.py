@@ -141,7 +141,8 @@ def main() -> None:
             valkey.kill()
     fits = sum(one.fits for one in found)
     print(
-        f"placement over {SERVERS} servers × {NPUS} NPUs: {looked:.0f} ms (budget {BUDGET_MS}), "
+        f"placement over {SERVERS} servers × {NPUS} NPUs: {looked:.0f} ms, {looked / BUDGET_MS:.0%} of {BUDGET_MS} ms"
+        f"{'' if looked <= BUDGET_MS else '  ABOVE'}, "
         f"{looked / plain:.1f} times reading the same rows ({plain:.0f} ms); the first, which reads facts: "
         f"{first:.0f} ms; places for 8 replicas: {chosen:.0f} ms; {fits} servers fit"
     )

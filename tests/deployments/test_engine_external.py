@@ -9,9 +9,10 @@ import time
 
 import pytest
 
-from deployments.agent.engines import external
+from deployments.agent.engines import contained, external, probe
 from deployments.agent.owners import Owners
 from deployments.agent.sampler import Sampler
+from deployments.agent.tools import Output
 from tests.deployments.engine_bench import PRETENDED, Bench, free_port
 from tests.waiting import until
 
@@ -88,8 +89,52 @@ def test_our_own_are_not_told(bench, somebodys, monkeypatch):
 
 def test_one_that_does_not_listen_yet_is_not_called_failed(bench, somebodys):
     finder = external.Finder(bench.config, Owners(bench.config))
-    own = finder.proc / str(somebodys.pid)
-    assert finder._health(own, "vllm", ["vllm", "serve", "m", "--port", str(free_port())], free_port()) is None
+    at = finder._address("vllm", ["vllm", "serve", "m"], free_port(), None)
+    assert at.host == "127.0.0.1" and finder._health(at) is None
+
+
+def test_what_it_says_of_its_load_is_told(bench, somebodys):
+    finder = external.Finder(bench.config, Owners(bench.config))
+
+    def look():
+        return next(one for one in finder.look() if one["pid"] == somebodys.pid)
+
+    first = until(lambda: look()["metrics"])
+    assert first["kv_pct"] == 25.0 and first["running"] == 0
+    body = json.dumps({"model": "theirs", "prompt": "hi", "max_tokens": 4}).encode()
+    probe.ask(probe.Address("127.0.0.1", somebodys.port), "/v1/completions", within_s=5, body=body)
+    assert look()["metrics"]["generation_tokens_s"] > 0
+    (bench.model / "sick").touch()
+    assert look()["metrics"] is None
+
+
+INSPECTED = [{
+    "Config": {"Image": "quay.io/ascend/vllm-ascend:v0.23.0"},
+    "NetworkSettings": {"Ports": {"8000/tcp": [{"HostIp": "0.0.0.0", "HostPort": "18123"}], "9000/tcp": None}},
+}]  # fmt: skip
+
+
+def test_a_container_tells_its_image_and_its_ports_outside():
+    about = contained.read(json.dumps(INSPECTED))
+    assert about == ("quay.io/ascend/vllm-ascend:v0.23.0", {8000: 18123})
+    for bad in ("", "[]", "[3]", '[{"Config": null}]', '[{"Config": {"Image": 3}}]', "[" * 100_000):
+        assert contained.read(bad) == (None, {})
+
+    def run(argv, *, env, timeout_s):
+        asked.append(argv[0])
+        return Output(0, json.dumps(INSPECTED)) if argv[0] == "podman" else Output(1, "no such container")
+
+    asked = []
+    assert contained.inspect("0a" * 6, run).image == about.image and asked == ["docker", "podman"]
+
+
+def test_one_in_a_network_of_its_own_is_asked_where_its_port_is_bound(bench):
+    finder = external.Finder(bench.config, Owners(bench.config))
+    words = ["vllm", "serve", "m", "--host", "172.17.0.2"]
+    assert finder._address("vllm", words, 8000, False) is None
+    assert finder._address("vllm", words, 18123, True)[:2] == ("127.0.0.1", 18123)
+    assert finder._address("vllm", words, 8000, None)[:2] == ("172.17.0.2", 8000)
+    assert finder._address("mindie", words, 1025, None) is None
 
 
 def test_our_own_in_containers_are_not_told(bench, somebodys):

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from console.models import Alert, ApiToken, User
 from deployments.models import ExternalEngine, Server
-from deployments.services import external_engines
+from deployments.services import external_engines, external_live
 from monitoring.ingest import Telemetry
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("valkey")]
@@ -123,6 +123,29 @@ def test_a_watched_engine_alerts_when_it_goes_or_is_not_well(telemetry, server, 
     assert "qwen3-8b on kp-01" in open_alerts.get().what[1] and "is gone" in open_alerts.get().what[1]
     external_engines.change(row, by=operator, watched=False)
     assert not open_alerts.exists()
+
+
+def test_what_it_says_of_its_load_is_shown_and_makes_no_row(telemetry, server, client, viewer, valkey, monkeypatch):
+    said = {"running": 2, "waiting": 0, "generation_tokens_s": 120.4, "kv_pct": "<b>", "ttft_ms": None, "x": 1}
+    tell(telemetry, server, one(metrics=said))
+    row = ExternalEngine.objects.get()
+    pipeline = valkey.client().pipeline()
+    telemetry.each_second(pipeline, time.time())
+    pipeline.execute()
+    client.force_login(viewer)
+    shown = client.get("/engines/", HTTP_ACCEPT_LANGUAGE="en").content.decode()
+    assert "2 running · 0 waiting · 120 tokens/s" in shown and "KV cache" not in shown
+    _row, token = ApiToken.make(User.objects.create_user("bot", role="viewer"), "viewer")
+    listed = client.get("/api/v1/engines", HTTP_AUTHORIZATION=f"Bearer {token}").json()["engines"][0]["metrics"]
+    assert (listed["running"], listed["kv_pct"], "x" in listed) == (2, None, False)
+    tell(telemetry, server, one(metrics={**said, "running": 3}))
+    assert ExternalEngine.objects.get().seen_at == row.seen_at
+    monkeypatch.setattr(external_live, "FRESH_S", -1.0)
+    assert "running" not in client.get("/engines/", HTTP_ACCEPT_LANGUAGE="en").content.decode()
+    tell(telemetry, server)
+    telemetry.each_second(pipeline, time.time())
+    pipeline.execute()
+    assert not valkey.client().exists("external:now")
 
 
 def test_a_gateway_may_reach_those_that_are_healthy(telemetry, server):

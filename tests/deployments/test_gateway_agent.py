@@ -159,7 +159,7 @@ def test_orders_that_are_not_for_here_are_refused_and_older_ones_change_nothing(
 @pytest.mark.parametrize(
     "more",
     [{"address": "x; }"}, {"address": ""}, {"port": 0}, {"port": "80"}, {"router_port": 2**16}, {"policy": "best"},
-     {"engine_key": 'a"b'}, {"engine_key": "a\nb"}, {"engine_key": "$uri"}, {"tls_chain": 'x";'}, {"version": True},
+     {"engine_key": 'a"b'}, {"engine_key": "a\nb"}, {"engine_key": "$uri"}, {"version": True},
      {"engines": [{"address": "a b", "port": 1}]}, {"engines": [{"port": 1}]}, {"engines": 7}, {"connector": "x"},
      {"keys": [{"id": 1, "digest": "../../etc"}]}, {"keys": [{"id": -1, "digest": "a" * 64}]}],
 )  # fmt: skip

@@ -223,6 +223,34 @@ def test_a_changed_configuration_drops_no_request_of_new_clients(bench):
     assert not load.failed
 
 
+def test_another_policy_drops_no_request_and_no_stream(bench):
+    """A second router takes over; the first ends when its streams have, also where the keeper is killed between. As
+    with each reload of nginx, clients with connections of their own lose nothing."""
+    slow = Engine(pause=0.2).start()
+    bench.engines.append(slow)
+    bench.put(policy="round_robin")
+    bench.settle()
+    try:
+        with Load(bench.port, clients=4, fresh=True) as fresh:
+            for policy in ("random", "round_robin"):
+                first = folders.identity(bench.folder, "router")
+                bench.put(policy=policy)
+                until(lambda first=first: folders.identity(bench.folder, "router") not in (None, first), timeout=20)
+                if policy == "random":
+                    bench.keepers[-1].kill()
+                    bench.keepers[-1].wait()
+                    bench.keep()
+                seen = len(fresh.results)
+                until(lambda seen=seen: fresh.count_reaches(seen + 6), timeout=20)
+                until(lambda: folders.identity(bench.folder, "router_old") is None, timeout=20)
+        assert not fresh.failed
+        assert folders.noted(bench.folder, "router")["at"][0] == bench.spec["router_port"], "back where it was"
+    finally:
+        bench.engines.remove(slow)
+        slow.kill()
+        bench.put()
+
+
 def test_a_dead_engine_leaves_within_five_seconds(bench):
     with Load(bench.port) as load:
         until(lambda: load.count_reaches(30))

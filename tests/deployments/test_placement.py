@@ -147,6 +147,36 @@ def test_a_machine_without_npus_serves_on_its_cpu(redis_client):
     assert "npus" in look(tiny)["here"].codes
 
 
+QWEN = {
+    "layers": 36, "hidden": 4096, "heads": 32, "kv_heads": 8, "head_dim": 128, "vocab": 151936, "max_position": 40960,
+    "dtype": "BF16", "weight_bytes": 16_400_000_000,
+}  # fmt: skip
+
+
+def test_the_memory_of_an_npu_is_compared_with_what_the_settings_take(kp, redis_client):
+    qwen = model(kp, name="Qwen3-8B")
+    qwen.summary = QWEN
+    qwen.save()
+    one = read({"max_model_len": 16384})
+    assert look(qwen, one)["kp-1"].fits
+    reading(redis_client, kp, [npu_now(n, hbm_total_mb=16384) for n in range(4)])
+    assert look(qwen, one)["kp-1"].codes == ("memory",)
+    assert "16 GiB each" in words(look(qwen, one)["kp-1"].why_not)
+    reading(redis_client, kp, [npu_now(n, hbm_total_mb=32768) for n in range(4)])
+    assert look(qwen, one)["kp-1"].fits and not look(qwen, read({"max_model_len": 131072}))["kp-1"].fits
+
+
+def test_a_model_that_the_lists_have_for_other_chips_is_not_placed(redis_client):
+    duo = npu_server("duo")
+    duo.family, duo.facts = "310P3", facts(stack_current="vllm-ascend-0.23.0", pci=[])
+    duo.save()
+    reading(redis_client, duo, [npu_now(n, name="310P3", hbm_used_mb=1600) for n in range(4)])
+    one = look(model(duo, name="QwQ-32B"))["duo"]
+    assert one.codes == ("model",) and "name A2, A3 for the model, not 310P" in words(one.why_not)
+    assert look(model(duo, name="Qwen3-8B"))["duo"].fits
+    assert look(model(duo, name="unheard-of"))["duo"].fits
+
+
 def test_what_is_wrong_with_the_wish_is_said(kp):
     with pytest.raises(Conflict):
         placement.look(TWO, None)

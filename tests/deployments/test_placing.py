@@ -220,3 +220,27 @@ def test_chips_of_one_card_are_near_and_rings_are_apart():
     assert a == b and c == d and a != c
     assert topology.cpus(told, [(n, n) for n in range(4)]) == ["0-7"] * 4
     assert topology.cpus(None, [(0, 0)]) == [""]
+
+
+def test_npus_that_are_too_small_are_said_to_be():
+    small = server(npus=npus(4, hbm_mb=32768.0))
+    mixed = server("kp-2", 2, npus=(*npus(2, hbm_mb=65536.0), *npus(4, hbm_mb=32768.0)[2:]))
+    large = replace(ASK, hbm_mb=40000.0)
+    assert placing.judge(small, replace(ASK, hbm_mb=33000.0)).fits, "the prediction is some per cent off"
+    one = placing.judge(small, large)
+    assert one.codes == ("memory",) and "910B3 have 32 GiB each" in said(one.why_not) and "39" in said(one.why_not)
+    assert placing.judge(mixed, large).npus == ("0000:10:00.0", "0000:11:00.0")
+    assert placing.judge(server(), large).fits, "of these it is not known how much they have"
+
+
+def test_what_never_loads_on_a_family_is_refused_and_an_older_stack_comes_last():
+    never = replace(ASK, loads={"A2": placing.Loads((Text("不行。", "Not on A2."),))})
+    assert placing.judge(server(), never).codes == ("model",)
+    listed = replace(ASK, loads={"A2": placing.Loads((), "0.23.0", frozenset({"vllm-ascend-0.23.0"}))})
+    older = server(stack="vllm-ascend-0.18.0", catalogued=True)
+    own = server("kp-2", 2, stack="the-sites-own", npus=npus(8))
+    newer = server("kp-3", 3, catalogued=True, npus=npus(8))
+    found = placing.rank([older, own, newer], listed)
+    assert [one.server for one in found] == ["kp-2", "kp-3", "kp-1"] and all(one.fits for one in found)
+    assert "of vllm-ascend-0.18.0, which is older, nothing is written" in said(found[2].why)
+    assert not any("written" in said(one.why) for one in found[:2])

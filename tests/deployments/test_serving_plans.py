@@ -6,12 +6,13 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
-from django.utils import translation
+from django.utils import timezone, translation
 
 from console.errors import ConsoleError
 from console.models import ApiToken, User
-from deployments.models import Artifact, Npu, Server
+from deployments.models import Artifact, ArtifactPlace, Npu, Server
 from deployments.services import serving_plans
+from tests.deployments import models_on_disk
 
 SUMMARY = {
     "layers": 28, "hidden": 3584, "heads": 28, "kv_heads": 4, "head_dim": 128, "vocab": 152_064, "dtype": "BF16",
@@ -96,6 +97,34 @@ def test_the_command_prints_ways_and_reasons(seven):
     assert found["plans"] == [] and "w8a8" in found["refusals"][0]["do"]
     with pytest.raises(CommandError, match="There is no model"):
         call_command("plan", model="nothing")
+
+
+def test_the_command_line_takes_every_option_and_a_path(seven, server):
+    ArtifactPlace.objects.create(artifact=seven, server=server, path="/models/seven")
+    out = io.StringIO()
+    line = "--model /models/seven/ --chip 910B3 --hbm-mb 65536 --npus 8 --max-model-len 8192 --quant w8a8 "
+    call_command("plan", *(line + "--concurrency 16 --json").split(), stdout=out)
+    found = json.loads(out.getvalue())
+    assert (found["model"], found["artifact"], found["quant"], found["max_model_len"]) == (
+        "seven", seven.pk, "w8a8", 8192,
+    )  # fmt: skip
+    assert found["plans"][0]["requests_at_once"] >= 16 and "--max-num-seqs" in found["plans"][0]["flags"]
+    ArtifactPlace.objects.update(gone_at=timezone.now())
+    with pytest.raises(CommandError, match="There is no model"):
+        call_command("plan", "--model", "/models/seven")
+
+
+def test_a_folder_that_was_never_looked_at_is_planned_by_the_command_alone(db, tmp_path):
+    models_on_disk.model(tmp_path / "mine")
+    out = io.StringIO()
+    call_command("plan", "--model", str(tmp_path / "mine"), "--npus", "2", "--json", stdout=out)
+    found = json.loads(out.getvalue())
+    assert (found["model"], found["artifact"]) == ("mine", None) and found["plans"][0]["npus"] == 1
+    with pytest.raises(ConsoleError, match="There is no model"):
+        serving_plans.ask({"model": str(tmp_path / "mine")})
+    (tmp_path / "none").mkdir()
+    with pytest.raises(CommandError):
+        call_command("plan", "--model", str(tmp_path / "none"))
 
 
 def test_the_page_and_rest(client, seven, django_assert_max_num_queries):

@@ -1,4 +1,4 @@
-"""`manage.py plan --model ID_OR_NAME [--chip 910B3 --hbm-mb 65536 --npus 8 | --server NAME] […] [--json]`."""
+"""`manage.py plan --model ID_OR_PATH [--chip 910B3 --hbm-mb 65536 --npus 8 | --server NAME] […] [--json]`."""
 
 import json
 from argparse import ArgumentParser
@@ -19,7 +19,7 @@ class Command(BaseCommand):
     help = "Whether a model fits on NPUs, on how many of them, and with which flags; or why not."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--model", required=True, help="name or number of a model here, or an id of the catalogue")
+        parser.add_argument("--model", required=True, help="name, number or path of a model, or an id of the catalogue")
         parser.add_argument("--chip", default="", help="as npu-smi prints it (910B3)")
         parser.add_argument("--hbm-mb", default="", help="memory of one NPU as npu-smi prints it (65536)")
         parser.add_argument("--npus", default="", help="how many of them (8)")
@@ -29,7 +29,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            asked = serving_plans.ask(options)
+            asked = serving_plans.ask(options, local=True)
         except ConsoleError as error:
             raise CommandError(f"{error.what} {error.do}") from error
         found = serving_plans.answer(asked)

@@ -10,7 +10,7 @@ from typing import Any
 
 from deployments.agent import devices, processes
 from deployments.agent.config import Config
-from deployments.agent.engines import folder, probe
+from deployments.agent.engines import contained, folder, probe, scrape
 from deployments.agent.owners import Owners, user_of
 
 EVERY_S = 30.0
@@ -95,6 +95,8 @@ class Finder:
         self.found: list[dict[str, Any]] | None = None
         self.looked_at = float("-inf")
         self.thread: threading.Thread | None = None
+        self.meters: dict[str, scrape.Meter] = {}  # by key
+        self.containers: dict[str, contained.Container] = {}  # by id
 
     def take(self) -> list[dict[str, Any]] | None:
         """What was found since the last time; looks again after 30 s."""
@@ -114,8 +116,8 @@ class Finder:
             self.found = None
 
     def look(self) -> list[dict[str, Any]]:
-        """[{"key", "kind", "pid", "user", "container", "image", "model", "port", "npus", "health"}]; what is not known
-        is None."""
+        """[{"key", "kind", "pid", "user", "container", "image", "model", "port", "npus", "health", "metrics"}]; what is
+        not known is None."""
         servers = self._servers()
         ours = folder.sessions(self.config.state_dir).keys() | self.owners.runners.keys()
         contained = self._contained()
@@ -124,6 +126,9 @@ class Finder:
             if stat.ppid in servers or stat.sid in ours or port_of(kind, words) in contained:
                 continue
             found.append(self._describe(pid, kind, words, stat))
+        self.meters = {one["key"]: self.meters[one["key"]] for one in found if one["key"] in self.meters}
+        there = {one["container"] for one in found}
+        self.containers = {name: about for name, about in self.containers.items() if name in there}
         return found[:MOST]
 
     def _contained(self) -> set[int]:
@@ -145,19 +150,31 @@ class Finder:
 
     def _describe(self, pid: int, kind: str, words: list[str], stat: processes.Stat) -> dict[str, Any]:
         own = self.proc / str(pid)
-        port, container = port_of(kind, words), container_of(own)
+        port, container, key = port_of(kind, words), container_of(own), f"{pid}-{stat.started}"
+        about = self._inspected(container) if container else contained.Container()
+        apart = _namespace(own) != _namespace(self.proc / "self")
+        port = about.ports.get(port or 0, port) if apart else port
+        at = self._address(kind, words, port, bool(port in about.ports.values()) if apart else None)
+        health = self._health(at) if at else None
         return {
-            "key": f"{pid}-{stat.started}",
+            "key": key,
             "kind": kind,
             "pid": pid,
             "user": user_of(own),
             "container": container,
-            "image": None,
+            "image": about.image,
             "model": option(words, "--served-model-name") or model_of(words),
             "port": port,
             "npus": self._npus(own, container),
-            "health": self._health(own, kind, words, port),
+            "health": health,
+            "metrics": self._metrics(key, at) if at and health == "ok" else None,
         }
+
+    def _inspected(self, container: str) -> contained.Container:
+        """Asked once for each container."""
+        if container not in self.containers:
+            self.containers[container] = contained.inspect(container)
+        return self.containers[container]
 
     def _npus(self, own: Path, container: str | None) -> list[str] | None:
         """Bus ids of the devices it may see. Those of a container are counted anew there: not known."""
@@ -167,18 +184,27 @@ class Finder:
             return None
         return bus_ids(self.config.state_dir, said)
 
-    def _health(self, own: Path, kind: str, words: Sequence[str], port: int | None) -> str | None:
-        """ "ok" or "failed"; None where it cannot be asked, in a network of its own for instance, or nobody listens on
-        its port: it may be loading."""
-        if kind != "vllm" or port is None or _namespace(own) != _namespace(self.proc / "self"):
+    def _address(self, kind: str, words: Sequence[str], port: int | None, bound: bool | None) -> probe.Address | None:
+        """Where it can be asked; None where it cannot. `bound`: whether its port of a network of its own is one of this
+        server, too; None where it has no such network."""
+        if kind != "vllm" or port is None or bound is False or option(words, "--ssl-certfile"):
             return None
-        if option(words, "--ssl-certfile"):
-            return None
-        at = probe.address_of({"address": option(words, "--host"), "port": port})
+        host = None if bound else option(words, "--host")
+        return probe.address_of({"address": host, "port": port})
+
+    def _health(self, at: probe.Address) -> str | None:
+        """ "ok" or "failed"; None where nobody listens on its port: it may be loading."""
         answer = probe.health(at, HEALTH_S)
         if answer.status is None and answer.problem != "timeout":
             return None
         return "ok" if answer.status == probe.OK else "failed"
+
+    def _metrics(self, key: str, at: probe.Address) -> dict[str, Any] | None:
+        """The figures of scrape.NAMES, rates since the last look; None where it does not tell."""
+        answer = probe.ask(at, "/metrics", within_s=HEALTH_S)
+        if answer.status != probe.OK:
+            return None
+        return self.meters.setdefault(key, scrape.Meter()).take(answer.body.decode(errors="replace"))
 
 
 def bus_ids(state_dir: Path, indexes: str) -> list[str] | None:

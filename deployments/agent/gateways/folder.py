@@ -101,30 +101,39 @@ def instance(folder: Path) -> str:
         return path.read_text().strip()
 
 
-def note_identity(folder: Path, name: str, pid: int) -> None:
+def note_identity(folder: Path, name: str, pid: int, about: Mapping[str, Any]) -> None:
     found = processes.identity(pid)
     if found is not None:
-        spool.write_synced(folder / name, json.dumps(found._asdict()).encode())
+        spool.write_synced(folder / name, json.dumps({**about, **found._asdict()}).encode())
 
 
-def _noted(folder: Path, name: str) -> processes.Identity | None:
+def noted(folder: Path, name: str) -> dict[str, Any]:
+    """What was noted of the process that was started as `name`; {} where that cannot be read."""
     try:
         fields = json.loads((folder / name).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def _who(folder: Path, name: str) -> processes.Identity | None:
+    fields = noted(folder, name)
+    try:
         return processes.Identity(int(fields["pid"]), int(fields["started"]), str(fields["boot_id"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 
 def identity(folder: Path, name: str) -> processes.Identity | None:
     """The process that was started as `name`, where it lives still."""
-    who = _noted(folder, name)
+    who = _who(folder, name)
     return who if who is not None and processes.lives(who) else None
 
 
 def left(folder: Path, name: str) -> list[int]:
     """Pids of that process and of its session, also where it is gone itself: nginx's workers outlive a killed master,
     and hold its port."""
-    who = _noted(folder, name)
+    who = _who(folder, name)
     return processes.left_of(who) if who is not None else []
 
 

@@ -1,5 +1,6 @@
 """The nginx of a gateway: its configuration, the files of its keys, and the log of usage that is begun anew."""
 
+import hashlib
 import os
 import pwd
 import re
@@ -68,6 +69,20 @@ def write_conf(folder: Path, spec: Spec, programs: Programs) -> bool:
     for name in changed:
         spool.write_synced(folder / name, content[name])
     return bool(changed)
+
+
+def is_taken(folder: Path) -> bool:
+    """Whether nginx was told of the configuration that is there: a keeper may be killed between writing and telling."""
+    return _holds(folder / "taken", _digest(folder))
+
+
+def note_taken(folder: Path) -> None:
+    spool.write_synced(folder / "taken", _digest(folder))
+
+
+def _digest(folder: Path) -> bytes:
+    files = (folder / name for name in ("gateway.js", "nginx.conf"))
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest().encode()
 
 
 def _workers() -> int:

@@ -7,6 +7,7 @@ killed, nginx and router go on, and the next keeper adopts them.
 """
 
 import argparse
+import dataclasses
 import json
 import logging
 import os
@@ -19,7 +20,7 @@ from typing import Any
 from deployments import locks
 from deployments.agent import spool
 from deployments.agent.environment import passed_on
-from deployments.agent.gateways import balancer, front
+from deployments.agent.gateways import balancer, front, swap
 from deployments.agent.gateways import folder as folders
 from deployments.agent.gateways.folder import Programs
 from deployments.agent.gateways.program import Program, bound
@@ -33,7 +34,7 @@ TURN_S = 0.25
 BALANCER_S = 1.0
 TELL_S = 1.0
 USAGE_S = 1.0
-LOGS = ("router.out", "nginx.out", "nginx.log", "keeper.out")
+LOGS = ("router.out", "router_old.out", "router_next.out", "nginx.out", "nginx.log", "keeper.out")
 END_S = 20.0  # for requests that run when it is stopped
 LAUNCHER = Path(__file__).with_name("router_main.py")
 
@@ -43,7 +44,9 @@ class Keeper:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.router = Program(folder, "router")
+        self.router = Program(folder, swap.NOW)
+        self.swap = swap.Swap(folder)
+        self.at = swap.of(folder, swap.NOW)  # None: where the spec says
         self.nginx = Program(folder, "nginx")
         self.usage = Usage(folder)
         self.instance = folders.instance(folder)
@@ -63,6 +66,7 @@ class Keeper:
         self._keep_programs(self.spec, self.programs)
         if self._is_due("balancer", BALANCER_S):
             self._balance(self.spec)
+            self._swap(self.spec, self.programs)
         if self._is_due("usage", USAGE_S):
             self.usage.turn(self.spec.day_offset_s)
             self.usage.begin_anew(lambda: self.nginx.signal(signal.SIGUSR1))
@@ -90,14 +94,44 @@ class Keeper:
         if found is None:
             self.fault = "spec.json cannot be used"
             return
-        before, (spec, programs) = self.spec, found
+        before, (spec, programs) = self.spec, (self._placed(found[0], found[1]), found[1])
         if programs.nginx:
             front.write_keys(self.folder, spec)
             self._apply_front(spec, programs)
         self.spec, self.programs = spec, programs
         if before and self._wants_other_router(before, spec):
-            self.router.end(signal.SIGTERM, 5.0)
+            self._change_router(found[0], programs)
         self.due = dict.fromkeys(self.due, 0.0)
+
+    def _placed(self, spec: Spec, programs: Programs) -> Spec:
+        """With the ports on which its router is now."""
+        if self.at is None or not programs.nginx:
+            return spec
+        return dataclasses.replace(spec, router_port=self.at.requests, metrics_port=self.at.metrics)
+
+    def _change_router(self, wanted: Spec, programs: Programs) -> None:
+        """Beside the one that answers, where nginx is before it; else in its place."""
+        assert self.spec is not None
+        if not programs.nginx or not self.router.is_alive():
+            self.router.end(signal.SIGTERM, 5.0)
+            return
+        own = swap.Ports(wanted.router_port, wanted.metrics_port)
+        at = own if own != (self.spec.router_port, self.spec.metrics_port) else swap.free()
+        spec = dataclasses.replace(wanted, router_port=at.requests, metrics_port=at.metrics)
+        self.swap.begin(at, self._router_argv(spec, programs), environment())
+
+    def _swap(self, spec: Spec, programs: Programs) -> None:
+        well = {url for url, about in (self.engines or {}).items() if about["healthy"]}
+        answer = self.swap.look([one.url for one in spec.engines], well, apart=spec.is_apart)
+        if answer == "ready":
+            self.at, self.router = self.swap.at, self.swap.take_over(self.router)
+            self.spec = self._placed(spec, programs)
+            self._apply_front(self.spec, programs)
+        elif answer == "failed":  # what it says is seen where it alone is tried
+            self.swap.give_up()
+            self.router.end(signal.SIGTERM, 5.0)
+        else:
+            self.swap.drain()
 
     def _apply_front(self, spec: Spec, programs: Programs) -> None:
         path = self.folder / "nginx.conf"
@@ -106,30 +140,34 @@ class Keeper:
         self.fault = front.fault(self.folder, programs) if changed else self.fault
         if self.fault and before:  # what runs goes on as it is
             spool.write_synced(path, before)
-        elif changed and self.nginx.is_alive():
-            self.nginx.signal(signal.SIGHUP)
+        elif not front.is_taken(self.folder) and self.nginx.signal(signal.SIGHUP):
+            front.note_taken(self.folder)
 
     def _wants_other_router(self, before: Spec, spec: Spec) -> bool:
         """Engines alone go by the router's API, but where prefill and decode are apart."""
         alone = bool(self.programs and not self.programs.nginx)
 
         def words(one: Spec) -> tuple[object, ...]:
+            if not alone:  # on which ports it is, is the keeper's own affair
+                one = dataclasses.replace(one, router_port=1, metrics_port=2)
             return (*gateway_conf.router_arguments(one, alone=alone), one.engine_key)
 
         return words(before) != words(spec)
 
     def _keep_programs(self, spec: Spec, programs: Programs) -> None:
-        alone = not programs.nginx
-        env = {**passed_on(), "LC_ALL": "C.UTF-8"}
-        for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "PYTHONPATH"):
-            env.pop(name, None)
-        words = gateway_conf.router_arguments(spec, alone=alone)
-        # The key goes by a file of this folder: arguments can be read by everybody on the machine.
-        spool_key(self.folder, "" if alone else spec.engine_key)
-        if self.router.keep([programs.python, "-s", str(LAUNCHER), str(self.folder / "engine_key"), *words], env):
+        env = environment()
+        self.router.about = {"at": [spec.router_port, spec.metrics_port]}
+        if self.router.keep(self._router_argv(spec, programs), env):
             self.engines, self.due["balancer"] = None, time.monotonic() + 0.5
-        if programs.nginx and not self.fault:
-            self.nginx.keep(front.argv(self.folder, programs), env)
+        if programs.nginx and not self.fault and self.nginx.keep(front.argv(self.folder, programs), env):
+            front.note_taken(self.folder)
+
+    def _router_argv(self, spec: Spec, programs: Programs) -> list[str]:
+        """The key goes by a file of this folder: arguments can be read by everybody on the machine."""
+        alone = not programs.nginx
+        spool_key(self.folder, "" if alone else spec.engine_key)
+        words = gateway_conf.router_arguments(spec, alone=alone)
+        return [programs.python, "-s", str(LAUNCHER), str(self.folder / "engine_key"), *words]
 
     def _balance(self, spec: Spec) -> None:
         """Let the router have exactly our engines; what it makes of them is its own affair."""
@@ -188,11 +226,20 @@ class Keeper:
     def stop(self) -> None:
         """nginx first and gently: requests that run have END_S."""
         self.nginx.end(signal.SIGQUIT, END_S)
+        self.swap.stop()
         self.router.end(signal.SIGTERM, 5.0)
         if self.spec is not None:
             self.usage.turn(self.spec.day_offset_s)
         told = {**self.now(), "state": "stopped", "reason": None, "engines": []}
         spool.write_whole(self.folder / "now.json", json.dumps(told, ensure_ascii=False).encode())
+
+
+def environment() -> dict[str, str]:
+    """What router and nginx inherit: no proxy, for engines are near."""
+    env = {**passed_on(), "LC_ALL": "C.UTF-8"}
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "PYTHONPATH"):
+        env.pop(name, None)
+    return env
 
 
 def spool_key(folder: Path, key: str) -> None:

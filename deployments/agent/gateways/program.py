@@ -6,8 +6,9 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from deployments.agent.gateways import folder as folders
 
@@ -30,6 +31,7 @@ class Program:
     start_at: float = 0.0
     started_at: float = 0.0
     child: "subprocess.Popen[bytes] | None" = None
+    about: Mapping[str, Any] = field(default_factory=dict)  # noted beside its identity
 
     def is_alive(self) -> bool:
         if self.child is not None and self.child.poll() is not None:
@@ -66,7 +68,7 @@ class Program:
             return
         finally:
             os.close(log)
-        folders.note_identity(self.folder, self.name, self.child.pid)
+        folders.note_identity(self.folder, self.name, self.child.pid, self.about)
 
     def signal(self, number: int) -> bool:
         who = folders.identity(self.folder, self.name)
