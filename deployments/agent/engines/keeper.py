@@ -96,7 +96,7 @@ class Keeper:
                 self.hearing.end_piece("failed", None, words.RESTARTED if who else None, more=self.is_wanted())
             self.hearing.pieces.mend()
             return
-        self.members = Members(who, self.place.name)
+        self.members = Members(who, self.place.path)
         goes_on = self.hearing.pieces.go_on()
         if self.hearing.capture.open():
             self.hearing.follow()
@@ -119,10 +119,15 @@ class Keeper:
         if isinstance(told.get("facts"), dict):
             facts |= {name: value for name, value in told["facts"].items() if name in facts}
         self.now.put(pid=who.pid, started_at=round(began, 3), ready_at=ready_at)
-        self.hearing.put("ready" if ready_at else "loading", None)
+        self.hearing.put("ready", None) if ready_at else self._loads()
         self._ask(completed=bool(ready_at))
 
     # -- starting
+
+    def _loads(self) -> None:
+        """With why it is not for the first time: that takes minutes, and somebody may be looking."""
+        why = self.place.died_of
+        self.hearing.put("loading", words.anew(why) if why else None)
 
     def _start_or_end(self) -> None:
         """Start it when that is due; the end where it is not wanted."""
@@ -150,7 +155,7 @@ class Keeper:
         self.place.note_engine(None)
         self.hearing.forget()
         self.hearing.begin_piece()
-        self.hearing.put("loading", None)
+        self._loads()
         self.now.tick(at_once=True)
         visible = engine.visible(self.config, self.spec)
         env = engine.environment(self.config, self.spec, visible, self.place.name)
@@ -166,7 +171,7 @@ class Keeper:
         who = processes.identity(self.process.pid)
         assert who is not None  # our child, which nobody has waited for
         self.place.note_engine(who)
-        self.members = Members(who, self.place.name)
+        self.members = Members(who, self.place.path)
         self.hearing.follow()
         self.began, self.failures, self.bad_since, self.trouble = time.monotonic(), 0, None, None
         shown = words.masked(self.spec)
@@ -283,7 +288,7 @@ class Keeper:
         at = time.time()
         deaths = [one for one in [*self.place.deaths, at] if at - WINDOW_S <= one <= at]
         with contextlib.suppress(OSError):
-            self.place.note_deaths(deaths)
+            self.place.note_deaths(deaths, reason)
         most = int(self.spec.get("max_restarts", MOST_DEATHS))
         if len(deaths) > (most - 1 if self.once else most):  # systemd gives up at that number itself
             self._give_up(code, words.loop(len(deaths), reason))

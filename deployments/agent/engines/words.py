@@ -65,6 +65,10 @@ def again(pause_s: float, trouble: Text) -> Text:
     return Text(f"{trouble.zh} {pause_s:g} 秒后重新启动。", f"{trouble.en} It is started again in {pause_s:g} s.")
 
 
+def anew(trouble: Text) -> Text:
+    return Text(f"上次退出，现在重新启动：{trouble.zh}", f"It ended and is being started again: {trouble.en}")
+
+
 def loop(times: int, trouble: Text) -> Text:
     return Text(
         f"引擎在 10 分钟内退出了 {times} 次，不再重新启动。最后一次的原因：{trouble.zh}",
