@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import socket
+import time
 
 import pytest
 
@@ -155,6 +157,24 @@ def test_why_it_is_started_anew_is_said_until_it_is_ready(bench, under_systemd):
     until(lambda: bench.place.is_kept and bench.now["at"] > told["at"])
     assert bench.now["state"] == "loading" and bench.now["reason"] == told["reason"]
     assert bench.until("ready")["reason"] is None
+
+
+def test_a_node_that_only_computes_is_started_anew_when_the_first_node_ends(bench):
+    """Not while that one still loads, nor where it is only slow: its port is open then."""
+    first = socket.create_server(("127.0.0.1", 0))
+    at = first.getsockname()
+    bench.ask_for({}, port=0, head=f"127.0.0.1:{at[1]}").keep()
+    bench.until("ready")
+    first.settimeout(10)
+    for _ in range(3):
+        first.accept()[0].close()
+    assert bench.starts == 1
+    first.close()
+    until(lambda: bench.starts == 2)
+    told = bench.until("ready")
+    assert told["restarts"] == 1 and "first node has ended" in bench.events("ended")[0]["reason"][1]
+    time.sleep(0.5)  # it is not there yet
+    assert bench.starts == 2
 
 
 def test_two_agents_on_one_machine_may_have_an_engine_of_the_same_name(bench, tmp_path):

@@ -24,6 +24,7 @@ from deployments.agent.config import Config, load
 from deployments.agent.engines import engine, folder, probe, words
 from deployments.agent.engines.engine import CannotStart, Members
 from deployments.agent.engines.folder import Folder
+from deployments.agent.engines.head import Head
 from deployments.agent.engines.health import Asker, Told
 from deployments.agent.engines.hearing import Hearing
 from deployments.agent.engines.scrape import NOTHING
@@ -55,6 +56,7 @@ class Keeper:
         self.process: subprocess.Popen[bytes] | None = None  # None for an engine that an earlier keeper started
         self.members: Members | None = None  # None while nothing runs
         self.asker: Asker | None = None
+        self.head = Head(spec)
         self.answers: queue.SimpleQueue[tuple[Asker, Told]] = queue.SimpleQueue()
         self.began = 0.0
         self.failures = 0
@@ -180,6 +182,7 @@ class Keeper:
         self._ask()
 
     def _ask(self, *, completed: bool = False) -> None:
+        self.head = Head(self.spec)
         at = probe.address_of(self.spec)
         if at.port:
             self.asker = Asker(at, str(self.spec.get("served_model_name") or ""), self._answered, completed=completed)
@@ -245,6 +248,8 @@ class Keeper:
         if self.asker is None:  # one of several servers of a replica: only the first answers requests
             if state == "loading":
                 self.hearing.put("ready", None)
+            elif self.head.is_gone():
+                self._end(words.HEAD_GONE)
         elif state == "loading" and now - self.began > ready_s:
             self._end(words.not_ready(ready_s, self.trouble))
         elif state == "degraded" and self.bad_since is not None:

@@ -17,6 +17,10 @@ GONE = Text(
     "引擎在没有看守进程的时候结束了，退出码未知。请看它最后的输出。",
     "The engine ended while nobody kept it; its exit code is not known. See its last lines.",
 )
+HEAD_GONE = Text(
+    "首节点的引擎退出了：这个节点与它一起重新启动。",
+    "The engine of the first node has ended: this node is started again with it.",
+)
 PORT_TAKEN = Text(
     "端口已被其他程序占用。请停止占用它的程序，或给这个副本换一个端口。",
     "Another program holds the port. Stop that program, or give this replica another port.",
