@@ -11,7 +11,16 @@ import platform
 from collections.abc import Callable
 from typing import Any
 
-from deployments.agent import VERSION, as_root, facts_cluster, facts_software, facts_system, install, stack_root
+from deployments.agent import (
+    VERSION,
+    as_root,
+    facts_cluster,
+    facts_ports,
+    facts_software,
+    facts_system,
+    install,
+    stack_root,
+)
 from deployments.agent.config import Config
 from deployments.agent.facts_host import FactsHost
 from deployments.agent.models import root as models_root
@@ -37,6 +46,7 @@ PARTS: list[tuple[tuple[str, ...], Callable[[FactsHost], Facts]]] = [
     (("containers",), facts_software.containers),
     (("pci",), facts_software.cards),
     (("kubernetes",), facts_cluster.kubernetes),
+    (("npu_addresses",), facts_ports.addresses),
 ]
 
 

@@ -161,6 +161,7 @@ def hccn(server: DemoServer, device: int, question: str) -> str | None:
         "-link": f"link status: {'DOWN' if down else 'UP'}\n",
         "-net_health": f"net health status: {'Init' if down else 'Success'}\n",
         "-ip": f"ipaddr:198.18.{server.index % 250}.{device + 10}\nnetmask:255.255.0.0\n",
+        **({"-vnic": _vnic(server, device)} if server.spec.dies == 2 else {}),
         "-speed": f"Speed: {'Unknown!' if down else '200000 Mb/s'}\n",
         "-stat": _counters(device, 7 if down else 0),
         "-optical": f"optical info:\npresent              : present\nVendor Name          : DEMO\n"
@@ -170,6 +171,21 @@ def hccn(server: DemoServer, device: int, question: str) -> str | None:
         f"\tIfname: 200GE1/0/{device + 1}\nEnd of LLDPDU TLV\n",
     }
     return answers.get(question)
+
+
+def ping(server: DemoServer, device: int, address: str) -> str | None:
+    """What `-ping` and `-hccs_ping` print: all that is well is reached, from a port that is down nothing."""
+    if hccn(server, device, "-link") is None:
+        return None
+    lost = server.quirks.get("down") == device
+    rows = [f"recv time out seq={n}" if lost else f"recv seq={n},time=0.0{6 + n}4000ms" for n in range(3)]
+    told = "3 packets transmitted, 0 received, 100.00" if lost else "3 packets transmitted, 3 received, 0.00"
+    return "\n".join((f"device {device} PING {address}", *rows, f"{told}% packet loss")) + "\n"
+
+
+def _vnic(server: DemoServer, device: int) -> str:
+    address = f"198.19.{server.index % 250}.{device + 10}"
+    return f"vnic link status: UP\nvnic ipaddr: {address}\nvnic netmask: 255.255.0.0\n"
 
 
 def _counters(device: int, bad: int) -> str:

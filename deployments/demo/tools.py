@@ -88,7 +88,10 @@ def hccn_tool(ask: Ask) -> Said:
     if device is None or not device.isdecimal():
         return 0, "Usage: hccn_tool -i <device id> -link -g\n"
     question = next((word for word in ask.words if word not in ("-i", "-g", device)), "")
-    said = answers.hccn(ask.server, int(device), question)
+    if question in ("-ping", "-hccs_ping"):
+        said = answers.ping(ask.server, int(device), ask.option("address") or "")
+    else:
+        said = answers.hccn(ask.server, int(device), question)
     return (1, "Command execute failed!\n") if said is None else (0, said)
 
 

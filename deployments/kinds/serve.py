@@ -26,6 +26,7 @@ BY_CONSOLE = Text("由控制台填写。", "The console fills it in.")
 FILLED = (
     "deployment", "revision", "model", "fingerprint", "npus", "device", "address", "port", "settings", "sealed",
     "stacks", "route", "why", "family", "idle_mb", "rank", "addresses", "interface", "ports",
+    "peers",
 )  # fmt: skip
 
 
@@ -65,6 +66,9 @@ class Params:
         "text", zh="网络接口", en="Network interface", default="", pattern=r"[A-Za-z0-9._-]{0,31}", help=BY_CONSOLE
     )
     ports: list[str] = param("texts", zh="其他端口", en="Further ports", default=[], help=BY_CONSOLE)
+    peers: list[str] = param(
+        "texts", zh="其他节点 NPU 的地址", en="Addresses of the other nodes' NPUs", default=[], help=BY_CONSOLE
+    )
     fault: str = param(
         "choice", zh="模拟故障", en="Simulate a fault", default="", choices=FAULTS,
         help=Text("只有模拟服务器才有。", "Only simulated servers have it."),
@@ -77,7 +81,7 @@ def ask_of(p: Params) -> Ask:
     return Ask(
         p.replica, p.deployment, p.revision, p.model, p.fingerprint, tuple(p.npus), p.device, p.address, p.port,
         p.route, p.why, p.stacks, p.family, p.idle_mb, p.rank, tuple(p.addresses), p.interface, ports,
-        asked.settings_of(p.settings), p.sealed,
+        asked.settings_of(p.settings), p.sealed, tuple(p.peers),
     )  # fmt: skip
 
 

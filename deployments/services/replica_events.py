@@ -46,7 +46,8 @@ def fold(log: EngineLog, event: dict[str, Any], at: datetime) -> bool:
         return False
     if event.get("e") == "started":
         pid = untrusted.whole(event.get("pid"), replica_now.MOST_COUNT)
-        return _change(replica, "loading", None, None, {}, said_at, {"pid": pid})
+        why = replica.reason if replica.state == ReplicaState.LOADING else None  # it may be started anew
+        return _change(replica, "loading", None, why, {}, said_at, {"pid": pid})
     if event.get("e") == "engine" and event.get("state") in replica_now.STATES:
         progress, reason = replica_now.progress(event.get("progress")), replica_now.pair(event.get("reason"))
         return _change(replica, event["state"], progress, reason, replica_now.facts(event.get("facts")), said_at, {})

@@ -8,7 +8,7 @@ import base64
 import json
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.db import transaction
 from django.utils.translation import gettext as _
@@ -21,7 +21,8 @@ from deployments.agent import signing
 from deployments.models import Attempt, Job, JobState, Replica, Server
 from deployments.models.deployment import GONE
 from deployments.models.job import ENDED
-from deployments.services import filling, jobs, reserved, stacks, told
+from deployments.services import filling, jobs, reserved, serve_nodes, stacks, told
+from deployments.services.serve_nodes import Node
 from deployments.serving import faults
 from deployments.serving import nodes as serving_nodes
 from deployments.serving import settings as serving_settings
@@ -37,15 +38,6 @@ MOST_CUT = 1_000_000
 
 Ended = Callable[[Job, Attempt], None]
 ENDED_HOOKS: list[Ended] = []
-
-
-class Node(NamedTuple):
-    """One server's part of a replica; `address` is '' where there is one node only."""
-
-    server_id: int
-    rank: int
-    npus: list[str]
-    address: str
 
 
 # ---------- start, stop, restart ----------
@@ -173,6 +165,7 @@ def fill_start(server: Server, params: dict[str, Any]) -> dict[str, Any]:
         "rank": part.rank,
         "addresses": [one.address for one in parts_of(replica)] if replica.nodes else [],
         "ports": _ports(replica, server),
+        **serve_nodes.between(server, parts_of(replica)),
     }
 
 

@@ -18,7 +18,8 @@ WHY_PROCESS = ("", "no_systemd", "no_root", "old_helper")
 @dataclass(frozen=True)
 class Ask:
     """One node of one replica. `npus` are names as in reservations; `addresses` those of all its nodes, by rank, []
-    where there is only one; `idle_mb` is 0 where it is not known."""
+    where there is only one; `idle_mb` is 0 where it is not known; `peers` are addresses of the other nodes' NPUs, as
+    `nodes.Peer` writes them."""
 
     replica: int
     deployment: str = ""
@@ -40,6 +41,7 @@ class Ask:
     ports: Mapping[str, int] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     sealed: str = ""
+    peers: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -98,6 +100,7 @@ def words(ask: Ask) -> list[str]:
         "addresses": ",".join(ask.addresses),
         "interface": ask.interface,
         "ports": ",".join(f"{name}:{port}" for name, port in ask.ports.items()),
+        "peers": ",".join(ask.peers),
     }
     return [ask.name, *(f"--{name}={value}" for name, value in given.items() if value)]
 
@@ -112,7 +115,7 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Ask:
     parser = argparse.ArgumentParser()
     parser.add_argument("name")
     for name in ("deployment", "model", "fingerprint", "npus", "why", "stacks", "family", "addresses", "interface",
-                 "ports"):  # fmt: skip
+                 "ports", "peers"):  # fmt: skip
         parser.add_argument(f"--{name}", default="")
     for name in ("revision", "port", "idle-mb", "rank"):
         parser.add_argument(f"--{name}", type=int, default=0)
@@ -125,7 +128,7 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Ask:
         int(got.name.removeprefix("e")), got.deployment, got.revision, got.model, got.fingerprint, _listed(got.npus),
         got.device, got.address, got.port, got.route, got.why, got.stacks, got.family, got.idle_mb, got.rank,
         _listed(got.addresses), got.interface, {name: int(port) for name, _colon, port in pairs},
-        settings_of(env.get(SETTINGS, "")), env.get(SEALED, ""),
+        settings_of(env.get(SETTINGS, "")), env.get(SEALED, ""), _listed(got.peers),
     )  # fmt: skip
 
 

@@ -4,8 +4,9 @@ vLLM's own ways (data parallel, `--nnodes`) need nothing before: each node's eng
 head begins a cluster and the others join it; a node that comes first tries until the head is there.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from deployments.serving import command
 from deployments.serving.asked import Ask
@@ -13,6 +14,8 @@ from deployments.serving.command import RAY_PORT, Place
 from deployments.serving.fields import Settings
 from deployments.steps import Text
 
+WAYS = {"roce": "-ping", "hccs": "-hccs_ping"}  # the options of hccn_tool
+PEER = re.compile(r"[0-9A-Fa-f.:]{2,45}", re.ASCII)
 JOIN_S = 900  # how long a node tries to join the head
 # The head: Ray's own processes in the group of the engine, so that they end with it. head PORT ADDRESS COMMAND …
 HEAD = (
@@ -26,6 +29,27 @@ JOIN = (
     'until=$(($(date +%s) + $1)); shift; while :; do began=$(date +%s); "$@"; code=$?; [ $code = 0 ] && exit 0; '
     '[ $(($(date +%s) - began)) -lt 30 ] && [ "$(date +%s)" -lt $until ] || exit $code; sleep 2; done'
 )
+
+
+class Peer(NamedTuple):
+    """How to reach one NPU of another node: `position` is its place among that node's NPUs, `way` is `roce`, or `hccs`
+    within a super-pod. On its way to a server: `1/0/roce/198.18.1.10`."""
+
+    rank: int
+    position: int
+    way: str
+    address: str
+
+    def __str__(self) -> str:
+        return "/".join(map(str, self))
+
+
+def peer(text: str) -> Peer | None:
+    """None for what is none."""
+    words = text.split("/", 3)
+    if len(words) < 4 or not (words[0].isdecimal() and words[1].isdecimal() and PEER.fullmatch(words[3])):
+        return None
+    return Peer(int(words[0]), int(words[1]), words[2], words[3]) if words[2] in WAYS else None
 
 
 def place(ask: Ask, devices: int) -> Place:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from deployments.agent import facts, facts_software, facts_system, sampler
+from deployments.agent import facts, facts_ports, facts_software, facts_system, sampler
 from deployments.agent.facts_host import FactsHost
 from deployments.agent.outbox import Outbox, waiting
 from deployments.agent.sampler import Loop, Sampler
 from deployments.agent.tools import Output
+from deployments.demo import fleet, root, tables, tools
 from deployments.kinds.check_probes import environments
+from deployments.kinds.check_probes.host import Trouble
 from tests.deployments.agent_bench import AgentServer
 
 IP = r"""1: lo    inet 127.0.0.1/8 scope host lo\       valid_lft forever preferred_lft forever
@@ -68,6 +70,23 @@ def test_every_address_is_named_and_those_that_nobody_reaches_are_marked(server)
         ("bond0.12", "198.51.100.7", False, False),
         ("docker0", "172.17.0.1", False, True),
     ]
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_the_addresses_of_npus_come_from_their_file_else_from_the_tool(tmp_path, written):
+    member = next(one for one in map(fleet.server, range(100)) if one.spec.dies == 2 and one.spec.ports and one.driver)
+    root.ensure(member, tmp_path)
+    if not written:
+        (tmp_path / "etc/hccn.conf").unlink()
+    host = FactsHost(tmp_path, {}, lambda argv, *, env, timeout_s: Output(*tools.answer(member, list(argv), 0.0)))
+    rows = facts_ports.addresses(host)["npu_addresses"]
+    assert len(rows) == len(tables.shown(member)) > 8
+    assert rows[1] == {"device": 1, "roce": f"198.18.{member.index}.11", "hccs": f"198.19.{member.index}.11"}
+
+
+def test_a_server_without_ports_says_so_of_its_npus_addresses(server):
+    with pytest.raises(Trouble, match="no NPU with a port"):
+        facts_ports.addresses(server.host)
 
 
 def test_driver_and_firmware_are_paired_by_what_the_driver_says(server):

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import socket
+import time
 
 import pytest
 
@@ -135,6 +137,62 @@ def test_one_that_dies_again_and_again_is_given_up_with_the_reason_and_stays_so(
     assert bench.place.failed is None and bench.place.deaths == []
     bench.keep()
     assert bench.until("ready")["restarts"] == 0
+
+
+@pytest.mark.parametrize("under_systemd", [False, True])
+def test_why_it_is_started_anew_is_said_until_it_is_ready(bench, under_systemd):
+    """Loading takes minutes; a keeper that comes meanwhile, as under systemd at each start, says it too."""
+    bench.ask_for({"die": "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB"})
+    keeper = bench.keep(*(["--once"] if under_systemd else []))
+    until(lambda: bench.now.get("restarts") == 1)
+    (bench.model / "pretend.json").write_text(json.dumps({"load_s": 1.5}))
+    if under_systemd:
+        assert keeper.wait(10) == 1
+        keeper = bench.keep("--once")
+    told = until(lambda: bench.now if bench.now["state"] == "loading" and bench.now["pid"] else None)
+    assert "not enough memory" in told["reason"][1] and "is being started again" in told["reason"][1]
+    keeper.kill()
+    keeper.wait()
+    bench.keep()
+    until(lambda: bench.place.is_kept and bench.now["at"] > told["at"])
+    assert bench.now["state"] == "loading" and bench.now["reason"] == told["reason"]
+    assert bench.until("ready")["reason"] is None
+
+
+def test_a_node_that_only_computes_is_started_anew_when_the_first_node_ends(bench):
+    """Not while that one still loads, nor where it is only slow: its port is open then."""
+    first = socket.create_server(("127.0.0.1", 0))
+    at = first.getsockname()
+    bench.ask_for({}, port=0, head=f"127.0.0.1:{at[1]}").keep()
+    bench.until("ready")
+    first.settimeout(10)
+    for _ in range(3):
+        first.accept()[0].close()
+    assert bench.starts == 1
+    first.close()
+    until(lambda: bench.starts == 2)
+    told = bench.until("ready")
+    assert told["restarts"] == 1 and "first node has ended" in bench.events("ended")[0]["reason"][1]
+    time.sleep(0.5)  # it is not there yet
+    assert bench.starts == 2
+
+
+def test_two_agents_on_one_machine_may_have_an_engine_of_the_same_name(bench, tmp_path):
+    """What is left of one is found by its mark, and is not the other's."""
+    (tmp_path / "other").mkdir()
+    other = Bench(tmp_path / "other")
+    try:
+        other.ask_for({}).keep()
+        theirs = other.until("ready")["pid"]
+        bench.ask_for({}).keep()  # later, so that what the other starts from now on is not older than it
+        bench.until("ready")
+        os.kill(theirs, signal.SIGKILL)
+        theirs = until(lambda: other.now["pid"] if other.now["pid"] not in (None, theirs) else None)
+        other.until("ready")
+        bench.stop()
+        assert not gone(theirs) and other.now["restarts"] == 1
+    finally:
+        other.close()
 
 
 def test_one_that_dies_twice_comes_up_the_third_time(bench):

@@ -111,6 +111,18 @@ def test_lines_of_jobs_and_engines_are_stored_in_one_go(server, attempt, spool, 
 # ---------- what events do to the replica ----------
 
 
+def test_why_it_is_started_anew_stays_while_it_loads(server, replica, piece):
+    why = ["上次退出", "It ended and is being started again: out of memory"]
+    store(server, piece.event(e="engine", state="ready"))
+    store(server, piece.event(e="engine", state="loading", reason=why))
+    store(server, piece.event(e="started", pid=8, argv=["python"]))
+    replica.refresh_from_db()
+    assert (replica.state, replica.reason, replica.engine["pid"]) == ("loading", why, 8)
+    store(server, piece.event(e="engine", state="ready"))
+    replica.refresh_from_db()
+    assert (replica.state, replica.reason) == ("ready", None)
+
+
 def test_events_lead_the_replica_from_loading_to_ready_and_back(server, replica, piece):
     store(server, piece.event(e="started", pid=7, argv=["python"]))
     what = {"what": ["加载权重", "loading weights"], "done": 3, "of": 8}

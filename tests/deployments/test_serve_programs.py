@@ -233,6 +233,7 @@ def test_a_node_that_only_computes_is_ready_when_it_lives_and_answers_nobody(ser
     assert "--headless" in argv and argv[argv.index("--data-parallel-start-rank") + 1] == "1"
     env = json.loads((serving.model / "env.json").read_text())
     assert env["VLLM_HOST_IP"] == "192.0.2.2" and env["GLOO_SOCKET_IFNAME"] == "eth7"
+    assert serving.own.spec()["head"] == f"192.0.2.1:{serving.port}" and serving.own.spec()["port"] == 0
     serving.attempt()
     assert serving.stop() == 0 and not serving.own.members()
 
@@ -286,6 +287,33 @@ def test_links_between_nodes_are_looked_at_before(serving, link, code):
         assert "ports of these NPUs are down: 0000:C1:00.0" in serving.reason[1]
     serving.attempt()
     assert serving.step("look", **several, interface="no-such0") == 1 and "no network interface" in serving.reason[1]
+
+
+PONG = "device 0 PING x\n{}\n3 packets transmitted, {} received, 0.00% packet loss\n"
+
+
+@pytest.mark.parametrize(
+    ("back", "code", "verdict"),
+    [({"-ping": 3}, 0, "ok"), ({"-ping": 2}, 0, "warning"), ({"-ping": 0}, 1, "failed"),
+     ({"-hccs_ping": 3}, 0, "ok"), ({"-hccs_ping": 0, "-ping": 3}, 0, "ok"),
+     ({"-hccs_ping": 0, "-ping": 0}, 1, "failed"), ({}, 0, "unknown")],
+)  # fmt: skip
+def test_each_npu_pings_those_of_the_other_nodes_before(serving, back, code, verdict):
+    serving.npus()
+    answers = "".join(
+        f'[ "$3 $4 $5 $6" = "{option} -g address 198.18.1.10" ] && printf "{PONG.format("recv", n)}"\n'
+        for option, n in back.items()
+    )
+    (serving.bin / "hccn_tool").write_text(f'#!/bin/sh\n[ "$3" = -link ] && echo "link status: UP"\n{answers}exit 0\n')
+    (serving.bin / "hccn_tool").chmod(0o755)
+    peers = [
+        f"1/0/{way}/198.18.1.10" for way in ("hccs", "roce") if {"hccs": "-hccs_ping", "roce": "-ping"}[way] in back
+    ]
+    several = {**NPU, "npus": ["0000:C1:00.0"], "addresses": ["127.0.0.1", "192.0.2.2"], "peers": [*peers, "nonsense"]}
+    assert serving.step("look", **several) == code
+    assert serving.items["ping:0000:C1:00.0:1" if back else "ping:1"]["verdict"] == verdict
+    if code:
+        assert "0000:C1:00.0 → 192.0.2.2" in serving.reason[1] and "TLS" in serving.reason[1]
 
 
 def test_an_npu_that_goes_while_it_starts_ends_the_start_in_words(serving):

@@ -25,7 +25,9 @@ class Installed(NamedTuple):
 
 
 # vLLM starts several times in these: minutes that CI does not have.
-LONG = ("test_evaluate.py", "test_sample_model.py", "test_serve_engine.py", "test_deployment_whole.py")
+LONG = (
+    "test_evaluate.py", "test_sample_model.py", "test_serve_engine.py", "test_deployment_whole.py", "test_two_nodes.py",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(config, items):

@@ -71,6 +71,35 @@ class Deployed:
         with self.browser.opener.open(request, timeout=60) as answer:
             return answer.read().decode()
 
+    def deploy(self, model):
+        """Deploy on this machine, and it answers; returns the replica."""
+        self.call(body={"name": NAME, "model": model["id"], "settings": SETTINGS, "servers": ["kp-60"]})
+        first = self.ready(1)
+        assert '"content"' in self.chat()
+        assert f":{first['port']}/v1" in self.browser.get(f"/deployments/{NAME}/")
+        return first
+
+    def check_benchmark(self):
+        """Measured with its own benchmark."""
+        asked = {"params": {"degrees": "1, 2", "prompts": 4, "input_len": 32, "output_len": 8}}
+        measured = self.call(f"/{NAME}/benchmarks", asked)["id"]
+
+        def done():
+            found = self.console.call(f"/benchmarks/{measured}", self.token)
+            return found if found["ended_at"] else None
+
+        found = until(done, 600, 0.5)
+        assert [point["concurrency"] for point in found["points"]] == [1, 2], found
+        assert all(point["failed"] == 0 for point in found["points"])
+
+    def check_change_and_back(self, first):
+        """Another context rolls over, and back again; returns the replica that serves then."""
+        self.call(f"/{NAME}", {"settings": {**SETTINGS, "max_model_len": 192}}, "PATCH")
+        second = self.ready(2)
+        assert second["n"] != first["n"]
+        self.call(f"/{NAME}/rollback", {"revision": 1})
+        return self.ready(1, other_than=first["n"])
+
 
 @pytest.fixture
 def deployed(operator):
@@ -108,75 +137,76 @@ def api_process(host):
 def test_a_model_is_served_changed_and_stopped(installed, operator, host, deployed):
     assert installed.job["state"] == "succeeded"
     until(lambda: all(step["state"] == "satisfied" for step in operator.plan()["steps"]), 120, 0.5)
+    first = deployed.deploy(made_model(operator, host))
+    deployed.check_benchmark()
+    third = deployed.check_change_and_back(first)
+    check_killed_engines_come_back(host, deployed, third)
+    check_a_dead_agent_costs_no_request(host, deployed)
+    until(lambda: agent_is_heard(operator), 120, 0.5)
+    check_stop_leaves_nothing(host, deployed)
+
+
+def made_model(operator, host):
+    """A sample model on the server, as the console knows it."""
     target = f"{host.agent}/state/models/served"
     body = {"server": "kp-60", "kind": "sample_model", "params": {"model": "qwen2", "layers": "2", "target": target}}
     job = operator.followed(f"/jobs/{operator.console.call('/jobs', operator.token, body)['id']}/", 300)
     assert job["state"] == "succeeded"
-    model = until(
-        lambda: next((one for one in operator.console.call("/models", operator.token)["models"]
-                      if one["name"] == "served"), None), 60, 0.5)  # fmt: skip
 
-    # Deploy on this machine, and it answers.
-    deployed.call(body={"name": NAME, "model": model["id"], "settings": SETTINGS, "servers": ["kp-60"]})
-    first = deployed.ready(1)
-    assert '"content"' in deployed.chat()
-    page = operator.browser.get(f"/deployments/{NAME}/")
-    assert f":{first['port']}/v1" in page
+    def known():
+        models = operator.console.call("/models", operator.token)["models"]
+        return next((one for one in models if one["name"] == "served"), None)
 
-    # Measured with its own benchmark.
-    asked = {"params": {"degrees": "1, 2", "prompts": 4, "input_len": 32, "output_len": 8}}
-    measured = deployed.call(f"/{NAME}/benchmarks", asked)["id"]
+    return until(known, 60, 0.5)
 
-    def done():
-        found = operator.console.call(f"/benchmarks/{measured}", operator.token)
-        return found if found["ended_at"] else None
 
-    found = until(done, 600, 0.5)
-    assert [point["concurrency"] for point in found["points"]] == [1, 2], found
-    assert all(point["failed"] == 0 for point in found["points"])
-
-    # Another context rolls over, and back again.
-    deployed.call(f"/{NAME}", {"settings": {**SETTINGS, "max_model_len": 192}}, "PATCH")
-    second = deployed.ready(2)
-    assert second["n"] != first["n"]
-    deployed.call(f"/{NAME}/rollback", {"revision": 1})
-    third = deployed.ready(1, other_than=first["n"])
-
-    # The engine core dies, then the API process: each time it is started anew by itself.
+def check_killed_engines_come_back(host, deployed, replica):
+    """The engine core dies, then the API process: each time it is started anew by itself."""
     for find in (lambda leader: engine_core(leader), lambda leader: leader):
         leader = until(lambda: api_process(host), 60, 0.2)
         os.kill(find(leader), signal.SIGKILL)
         until(lambda was=leader: (now := api_process(host)) and now != was, READY_S, 0.5)
         until(lambda: deployed.replica()["state"] == "ready" and answers(deployed), READY_S, 0.5)
         assert not Path(f"/proc/{leader}").exists()
-    assert deployed.replica()["n"] == third["n"] and deployed.replica()["restarts"] >= 2
+    assert deployed.replica()["n"] == replica["n"] and deployed.replica()["restarts"] >= 2
 
-    # The agent dies while a client asks: the engine does not notice.
-    leader, stop, failures, count = api_process(host), threading.Event(), [], [0]
 
-    def client():
-        while not stop.is_set():
-            try:
-                deployed.chat()
-                count[0] += 1
-            except Exception as error:
-                failures.append(error)
-
-    asking = threading.Thread(target=client)
-    asking.start()
+def check_a_dead_agent_costs_no_request(host, deployed):
+    """The agent dies while a client asks: the engine does not notice."""
+    leader, client = api_process(host), Client(deployed)
     for pid in processes(host, "deployments.agent --config"):
         os.kill(pid, signal.SIGKILL)
-    until(lambda: count[0] >= 3, 120, 0.2)
-    stop.set()
-    asking.join(60)
-    assert not failures and api_process(host) == leader
+    until(lambda: client.count >= 3, 120, 0.2)
+    assert not client.end() and api_process(host) == leader
     assert host.ctl("start").returncode == 0
 
-    # Stop leaves nothing.
-    until(lambda: agent_is_heard(operator), 120, 0.5)
+
+def check_stop_leaves_nothing(host, deployed):
     deployed.call(f"/{NAME}/stop", {})
     until(lambda: deployed.now()["state"] == "stopped", 300, 0.5)
     until(lambda: not processes(host, "api_server"), 60, 0.2)
+
+
+class Client:
+    """Asks in the playground, one question after the other, until `end`, which gives what went wrong."""
+
+    def __init__(self, deployed):
+        self.deployed, self.count, self.failures, self.ended = deployed, 0, [], threading.Event()
+        self.thread = threading.Thread(target=self.ask)
+        self.thread.start()
+
+    def ask(self):
+        while not self.ended.is_set():
+            try:
+                self.deployed.chat()
+                self.count += 1
+            except Exception as error:
+                self.failures.append(error)
+
+    def end(self):
+        self.ended.set()
+        self.thread.join(60)
+        return self.failures
 
 
 def answers(deployed):

@@ -16,7 +16,9 @@ from deployments.steps import Text
 
 SEEN_S = 180.0  # torch with torch_npu takes long to load on a cold disk
 SEEN = "import torch, torch_npu\nprint('devices', torch.npu.device_count())"
-MARK = "ASCEND_ENGINE"  # in the environment of all that an engine starts
+NAME = "ASCEND_ENGINE"  # in the environment of all that an engine starts
+# There, too: its folder, by which it is known. Two agents on one machine may both have an engine of that name.
+MARK = "ASCEND_ENGINE_FOLDER"
 KILLED_S = 5.0
 OURS = ("ASCEND_CONFIG", "ASCEND_STATE", "ASCEND_STACKS", "ASCEND_ITEMS", "ASCEND_REASON", "ASCEND_ATTEMPT")
 
@@ -43,7 +45,7 @@ def environment(config: Config, spec: Mapping[str, Any], visible: str, name: str
         env["ASCEND_RT_VISIBLE_DEVICES"] = visible
     if spec.get("api_key"):
         env["VLLM_API_KEY"] = str(spec["api_key"])
-    return {**env, MARK: name}
+    return {**env, NAME: name, MARK: str(config.engines / name)}
 
 
 def visible(config: Config, spec: Mapping[str, Any]) -> str:
@@ -135,9 +137,9 @@ class Members:
     when those are gone; `look` is to be called now and then.
     """
 
-    def __init__(self, leader: processes.Identity, name: str) -> None:
+    def __init__(self, leader: processes.Identity, folder: Path) -> None:
         self.leader = leader
-        self.mark = f"{MARK}={name}".encode()
+        self.mark = f"{MARK}={folder}".encode()
         self.seen: set[processes.Identity] = {leader}
 
     def look(self, *, deeply: bool = False) -> list[int]:

@@ -81,8 +81,13 @@ class Folder:
             return []
         return [float(at) for at in found["deaths"] if isinstance(at, (int, float))]
 
-    def note_deaths(self, deaths: list[float]) -> None:
-        self._write("history", {"deaths": deaths[-100:]})
+    @property
+    def died_of(self) -> Text | None:
+        """Why it died last, since it was asked for."""
+        return as_text((read_json(self.path / "history") or {}).get("reason")) if self.deaths else None
+
+    def note_deaths(self, deaths: list[float], reason: Text) -> None:
+        self._write("history", {"deaths": deaths[-100:], "reason": list(reason)})
 
     @property
     def engine(self) -> processes.Identity | None:

@@ -24,6 +24,7 @@ from deployments.agent.config import Config, load
 from deployments.agent.engines import engine, folder, probe, words
 from deployments.agent.engines.engine import CannotStart, Members
 from deployments.agent.engines.folder import Folder
+from deployments.agent.engines.head import Head
 from deployments.agent.engines.health import Asker, Told
 from deployments.agent.engines.hearing import Hearing
 from deployments.agent.engines.scrape import NOTHING
@@ -55,6 +56,7 @@ class Keeper:
         self.process: subprocess.Popen[bytes] | None = None  # None for an engine that an earlier keeper started
         self.members: Members | None = None  # None while nothing runs
         self.asker: Asker | None = None
+        self.head = Head(spec)
         self.answers: queue.SimpleQueue[tuple[Asker, Told]] = queue.SimpleQueue()
         self.began = 0.0
         self.failures = 0
@@ -96,7 +98,7 @@ class Keeper:
                 self.hearing.end_piece("failed", None, words.RESTARTED if who else None, more=self.is_wanted())
             self.hearing.pieces.mend()
             return
-        self.members = Members(who, self.place.name)
+        self.members = Members(who, self.place.path)
         goes_on = self.hearing.pieces.go_on()
         if self.hearing.capture.open():
             self.hearing.follow()
@@ -119,10 +121,15 @@ class Keeper:
         if isinstance(told.get("facts"), dict):
             facts |= {name: value for name, value in told["facts"].items() if name in facts}
         self.now.put(pid=who.pid, started_at=round(began, 3), ready_at=ready_at)
-        self.hearing.put("ready" if ready_at else "loading", None)
+        self.hearing.put("ready", None) if ready_at else self._loads()
         self._ask(completed=bool(ready_at))
 
     # -- starting
+
+    def _loads(self) -> None:
+        """With why it is not for the first time: that takes minutes, and somebody may be looking."""
+        why = self.place.died_of
+        self.hearing.put("loading", words.anew(why) if why else None)
 
     def _start_or_end(self) -> None:
         """Start it when that is due; the end where it is not wanted."""
@@ -150,7 +157,7 @@ class Keeper:
         self.place.note_engine(None)
         self.hearing.forget()
         self.hearing.begin_piece()
-        self.hearing.put("loading", None)
+        self._loads()
         self.now.tick(at_once=True)
         visible = engine.visible(self.config, self.spec)
         env = engine.environment(self.config, self.spec, visible, self.place.name)
@@ -166,7 +173,7 @@ class Keeper:
         who = processes.identity(self.process.pid)
         assert who is not None  # our child, which nobody has waited for
         self.place.note_engine(who)
-        self.members = Members(who, self.place.name)
+        self.members = Members(who, self.place.path)
         self.hearing.follow()
         self.began, self.failures, self.bad_since, self.trouble = time.monotonic(), 0, None, None
         shown = words.masked(self.spec)
@@ -175,6 +182,7 @@ class Keeper:
         self._ask()
 
     def _ask(self, *, completed: bool = False) -> None:
+        self.head = Head(self.spec)
         at = probe.address_of(self.spec)
         if at.port:
             self.asker = Asker(at, str(self.spec.get("served_model_name") or ""), self._answered, completed=completed)
@@ -240,6 +248,8 @@ class Keeper:
         if self.asker is None:  # one of several servers of a replica: only the first answers requests
             if state == "loading":
                 self.hearing.put("ready", None)
+            elif self.head.is_gone():
+                self._end(words.HEAD_GONE)
         elif state == "loading" and now - self.began > ready_s:
             self._end(words.not_ready(ready_s, self.trouble))
         elif state == "degraded" and self.bad_since is not None:
@@ -283,7 +293,7 @@ class Keeper:
         at = time.time()
         deaths = [one for one in [*self.place.deaths, at] if at - WINDOW_S <= one <= at]
         with contextlib.suppress(OSError):
-            self.place.note_deaths(deaths)
+            self.place.note_deaths(deaths, reason)
         most = int(self.spec.get("max_restarts", MOST_DEATHS))
         if len(deaths) > (most - 1 if self.once else most):  # systemd gives up at that number itself
             self._give_up(code, words.loop(len(deaths), reason))

@@ -87,7 +87,7 @@ def end(places: Sequence[Folder], *, for_good: bool) -> list[Folder]:
 
     for place in unkept:  # nobody keeps it who could end it gently
         if (who := place.engine) is not None:
-            Members(who, place.name).kill()
+            Members(who, place.path).kill()
     return [place for place in places if place in left or place in unkept]
 
 

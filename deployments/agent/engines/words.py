@@ -17,6 +17,10 @@ GONE = Text(
     "引擎在没有看守进程的时候结束了，退出码未知。请看它最后的输出。",
     "The engine ended while nobody kept it; its exit code is not known. See its last lines.",
 )
+HEAD_GONE = Text(
+    "首节点的引擎退出了：这个节点与它一起重新启动。",
+    "The engine of the first node has ended: this node is started again with it.",
+)
 PORT_TAKEN = Text(
     "端口已被其他程序占用。请停止占用它的程序，或给这个副本换一个端口。",
     "Another program holds the port. Stop that program, or give this replica another port.",
@@ -63,6 +67,10 @@ def hung(limit_s: float, trouble: Text | None) -> Text:
 
 def again(pause_s: float, trouble: Text) -> Text:
     return Text(f"{trouble.zh} {pause_s:g} 秒后重新启动。", f"{trouble.en} It is started again in {pause_s:g} s.")
+
+
+def anew(trouble: Text) -> Text:
+    return Text(f"上次退出，现在重新启动：{trouble.zh}", f"It ended and is being started again: {trouble.en}")
 
 
 def loop(times: int, trouble: Text) -> Text:

@@ -68,12 +68,12 @@ class Engine:
     def members(self) -> list[int]:
         """The living processes of the engine; they may have outlived its first one."""
         who = self.leader()
-        return Members(who, self.place.name).look(deeply=True) if who and who.boot_id == processes.boot_id() else []
+        return Members(who, self.place.path).look(deeply=True) if who and who.boot_id == processes.boot_id() else []
 
     def kill(self) -> list[int]:
         """End all of it for good; who is there still."""
         who = self.leader()
-        return Members(who, self.place.name).kill() if who and who.boot_id == processes.boot_id() else []
+        return Members(who, self.place.path).kill() if who and who.boot_id == processes.boot_id() else []
 
     def log_end(self) -> tuple[int, int]:
         """Which file its log is (inode) and how long it is, (0, 0) where there is none."""

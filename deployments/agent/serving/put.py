@@ -111,6 +111,7 @@ def spec(ask: Ask, chosen: Settings, api_key: str, levels: dict[str, int]) -> di
         "model": ask.model,
         "family": ask.family,
         "rank": ask.rank,
+        "head": f"{where.head}:{ask.port}" if ask.is_follower and ask.port else "",
     }
     if ask.route == "systemd":
         made["unit"] = f"ascend-console-{ask.name}.service"
