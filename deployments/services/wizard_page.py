@@ -63,10 +63,18 @@ def context(trial: Trial, typed: Typed, cards: list[Card], *, told: str = "") ->
         "installs": installs(shown, trial.data.get("device", "npu")),
         "left_out": len(looked.candidates) - len(shown),
         "fitting": [one for one in looked.candidates if one.fits][: trial.replicas],
+        "stackless": stackless(looked.candidates),
         "best": best,
         "version": version,
         **_command(trial, best),
     }
+
+
+def stackless(candidates: Sequence[Candidate]) -> list[str]:
+    """Servers that wait for a stack, not for room; [] where one could start without."""
+    if any(one.fits for one in candidates):
+        return []
+    return [one.server for one in candidates if "stack" in one.codes and not OTHER_KIND & set(one.codes)]
 
 
 def installs(candidates: Sequence[Candidate], device: str) -> dict[str, str]:
@@ -158,6 +166,7 @@ def _shown(card: Card, trial: Trial) -> dict[str, Any]:
         "card": card,
         "goals": [planner.GOALS[goal] for goal in plan.goals] if plan else [],
         "plan": plan,
+        "longest": plan.longest_of(trial.spec) if plan and trial.spec else None,
         "tokens": _tokens(card, trial),
         "way": limits.words(plan.engine) if plan else "CPU",
         "rects": rects(plan) if plan else [],
