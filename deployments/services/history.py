@@ -144,7 +144,8 @@ def words(field: str, value: Any) -> str:
         return ", ".join(value)
     if isinstance(value, Mapping):
         return ", ".join(
-            str(name) if item in (None, "", {}, []) else f"{name}={_plain(item)}" for name, item in sorted(value.items())
+            str(name) if item in (None, "", {}, []) else f"{name}={_plain(item)}"
+            for name, item in sorted(value.items())
         )
     return _plain(value)
 

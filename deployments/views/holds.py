@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from console.errors import ConsoleError, Invalid
 from deployments.models import Hold, Server
-from deployments.services import holds, npu_now
+from deployments.services import holds, npu_states
 from deployments.views.lookup import check_may_operate, find_server, only_server, user_of
 
 ENDED_SHOWN = 50
@@ -45,7 +45,7 @@ def hold_new(request: HttpRequest) -> HttpResponse:
         "server": server,
         "servers": Server.objects.present().filter(npus__isnull=False).distinct().order_by("name")
         .values_list("name", flat=True)[:MOST_CHOICES],
-        "npus": npu_now.of(server) if server else [],
+        "npus": npu_states.of(server) if server else [],
         "chosen": {one.upper() for one in sent.getlist("npu")},
         "given": {**given, "until": given["until"] or local_text(timezone.now() + timedelta(days=7))},
         "refusal": refusal,

@@ -56,6 +56,6 @@ EAGER = way("eager", "不捕获图（慢一些，用于判断原因）。", "Cap
 FLOAT16 = way("float16", "用 float16。", "Take float16.")
 QUANTIZED = say("换用量化为 W8A8 的模型。", "Serve the model quantized to W8A8.")
 CHECK = job("check", "检查服务器：驱动、固件、CANN 与链路。", "Check the server: driver, firmware, CANN and links.")
-INSTALL = job("install", "把配套的栈重新装到服务器上。", "Install a stack whose parts go together on the server.")
+INSTALL = job("install", "把配套的软件栈重新装到服务器上。", "Install a stack whose parts go together on the server.")
 RESET = job("reset", "复位这个 NPU。", "Reset the NPU.")
 OTHER_NPU = say("换一个空闲的 NPU。", "Choose a free NPU.")
