@@ -33,7 +33,8 @@ def actions(page: Page) -> list[Action]:
         wanted += [(_("Start"), "deployment-start", "primary", False)]
     else:
         again = (_("Try again"), "deployment-start") if page.has_failed else (_("Restart"), "deployment-restart")
-        wanted += [(*again, "", False), (_("Stop"), "deployment-stop", "danger", False)]
+        rare = deployment.paused and not page.has_failed  # what is paused starts nothing anew
+        wanted += [(*again, "", False, rare), (_("Stop"), "deployment-stop", "danger", False)]
     wanted += [
         (*pause, "", True, not deployment.paused),
         (_("Edit"), "deployment-edit", "", False, True),
@@ -44,13 +45,11 @@ def actions(page: Page) -> list[Action]:
 
 
 def ways_on(deployment: Deployment) -> list[Action]:
-    """Pages about it that others make."""
-    wanted = [
-        (_("Playground"), "playground", [deployment.name]),
-        (_("Benchmarks"), "benchmark-list", [deployment.name]),
-        *([(_("Gateway"), "gateway-detail", [deployment.name])] if getattr(deployment, "gateway", None) else []),
-    ]
-    found = [Action(title, address(f"deployments:{name}", *args)) for title, name, args in wanted]
+    """Pages about it that others make. That of its gateway, which the gateway's own panel leads to as well, is rare."""
+    wanted = [(_("Playground"), "playground", False), (_("Benchmarks"), "benchmark-list", False)]
+    if getattr(deployment, "gateway", None):
+        wanted.append((_("Gateway"), "gateway-detail", True))
+    found = [Action(title, address(f"deployments:{name}", deployment.name), rare=rare) for title, name, rare in wanted]
     return [one for one in found if one.url]
 
 

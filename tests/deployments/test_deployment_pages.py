@@ -233,6 +233,16 @@ def test_it_is_called_by_its_gateway_where_there_is_one(olga, whole):
     assert big.api_key not in page
 
 
+def test_a_row_holds_few_buttons_whatever_can_be_done(olga, whole):
+    big = Deployment.objects.get(name="qwen3-32b")
+    Gateway.objects.create(deployment=big, server=Server.objects.first(), address="gw", port=18200, state="ready")
+    Deployment.objects.filter(pk=big.pk).update(paused=True)
+    head = olga.get("/deployments/qwen3-32b/").text.partition('<div class="buttons">')[2].partition("</details>")[0]
+    row, _more, menu = head.partition('<div class="menu-body">')
+    assert row.count('class="button') == 7 and "Resume" in row
+    assert "/gateways/qwen3-32b/" in menu and "Restart" in menu
+
+
 # ---------- dialogs ----------
 
 

@@ -193,4 +193,6 @@ def test_rest_makes_lists_extends_and_ends(kp, client):
 
 def test_a_history_shows_no_mark_of_the_language_it_was_read_by():
     assert history.words("cann", [None, {"version": "8.5.0", "path": None}]) == "—, 8.5.0"
-    assert history.words("os", {"id": "openEuler", "more": ["a", None], "none": None}) == "id=openEuler, more=a, —, none"
+    assert (
+        history.words("os", {"id": "openEuler", "more": ["a", None], "none": None}) == "id=openEuler, more=a, —, none"
+    )
