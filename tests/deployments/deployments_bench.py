@@ -64,7 +64,8 @@ class Fleet:
         rows.sort(key=lambda row: (-left[row.name], row.name))
         return [
             Candidate(pk=row.pk, server=row.name, fits=left[row.name] > 0, path="/data/models/tiny",
-                      why=(Text("空闲", "it is free"),), why_not=() if left[row.name] > 0 else (FULL,), codes=self.codes)
+                      why=(Text("空闲", "it is free"),), why_not=() if left[row.name] > 0 else (FULL,),
+                      codes=self.codes)
             for row in rows
         ]  # fmt: skip
 
