@@ -69,7 +69,7 @@ def look(ask: Ask, key: str, stacks: Path) -> Text:
     """Whether it can be measured: FINE, else what is in the way."""
     if not (stacks / "current" / "activate").is_file():
         return Text(
-            f"{stacks}/current 里没有在用的栈。请先在这台服务器上安装一个栈。",
+            f"{stacks}/current 里没有在用的软件栈。请先在这台服务器上安装一个软件栈。",
             f"There is no stack in use in {stacks}/current. Install one on this server first.",
         )
     if not any((Path(ask.tokenizer) / name).is_file() for name in ("tokenizer.json", "tokenizer_config.json")):

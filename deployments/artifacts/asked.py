@@ -122,12 +122,12 @@ def problems(ask: Ask, roles: Sequence[str] = ROLES) -> Text | None:
             return no_model(ask.model(role), role)
     if not ask.activate.is_file():
         return Text(
-            f"{ask.current} 里没有在用的栈。请先在这台服务器上安装一个栈。",
+            f"{ask.current} 里没有在用的软件栈。请先在这台服务器上安装一个软件栈。",
             f"There is no stack in use in {ask.current}. Install one on this server first.",
         )
     if ask.chosen() == "reference" and not os.access(ask.tools_python, os.X_OK):
         return Text(
-            f"“参考”引擎需要 {ask.tools_python}，而在用的栈没有它。请安装带 msModelSlim 的栈，或选 vLLM 引擎。",
+            f"“参考”引擎需要 {ask.tools_python}，而在用的软件栈没有它。请安装带 msModelSlim 的软件栈，或选 vLLM 引擎。",
             f"The engine “reference” needs {ask.tools_python}, which the stack in use lacks. Install a stack with "
             "msModelSlim, or choose the engine vLLM.",
         )

@@ -20,7 +20,7 @@ MEANS: tuple[tuple[str, Text], ...] = (
         r"Unknown quantization method: ascend|There is no available ascend quantizer|"
         r"argument --quantization/-q: invalid choice: 'ascend'",
         Text(
-            "这个 vLLM 不认识 ascend 量化：没有装 vLLM-Ascend，或版本太旧。请安装带 vLLM-Ascend 的栈；"
+            "这个 vLLM 不认识 ascend 量化：没有装 vLLM-Ascend，或版本太旧。请安装带 vLLM-Ascend 的软件栈；"
             "没有 NPU 的服务器请选“参考”引擎。",
             "This vLLM does not know the quantization ascend: vLLM-Ascend is missing or too old. Install a stack with "
             "vLLM-Ascend; on a server without NPUs choose the engine “reference”.",
@@ -76,7 +76,7 @@ MEANS: tuple[tuple[str, Text], ...] = (
     (
         r"read binary_info_config\.json failed|Cannot find bin of op ",
         Text(
-            "没有这种芯片的算子包，或版本不配。请用栈的安装作业装上与芯片、CANN 相配的算子包（ops/kernels）。",
+            "没有这种芯片的算子包，或版本不配。请用软件栈的安装作业装上与芯片、CANN 相配的算子包（ops/kernels）。",
             "The operators of this chip are missing, or of another version. Install the stack again, with the package "
             "of operators (ops, kernels) that goes with chip and CANN.",
         ),
@@ -125,14 +125,14 @@ MEANS: tuple[tuple[str, Text], ...] = (
     (
         r"Transformers does not recognize this architecture|architectures .* (are|is) not supported",
         Text(
-            "这个环境还不认识该模型的结构。请安装更新的栈，再重试。",
+            "这个环境还不认识该模型的结构。请安装更新的软件栈，再重试。",
             "The packages of this stack do not know the model's architecture. Install a newer stack, then try again.",
         ),
     ),
     (
         r"No module named '?vllm'?|No module named '?(torch|transformers)'?",
         Text(
-            "在用的栈里缺少所需的包。请重新安装这个栈，再重试。",
+            "在用的软件栈里缺少所需的包。请重新安装这个软件栈，再重试。",
             "The stack in use lacks a package that is needed. Install the stack again, then try again.",
         ),
     ),

@@ -159,7 +159,7 @@ MODELSLIM: Means = (
     (
         r"satisfies the requirement puccinialin",
         Text(
-            "Python 太旧：安装 accelerate 需要 3.9 或更新。请用栈所要求的 Python。",
+            "Python 太旧：安装 accelerate 需要 3.9 或更新。请用软件栈所要求的 Python。",
             "That Python is too old: accelerate takes 3.9 or newer. Use the one that the stack asks for.",
         ),
     ),

@@ -212,7 +212,7 @@ def recipe_of(row: Mapping[str, Any]) -> Recipe:
 
 
 NOT_WHOLE = Text(
-    "msModelSlim 的环境不完整。请重新安装它（安装栈，或作业“安装 msModelSlim”）。",
+    "msModelSlim 的环境不完整。请重新安装它（安装软件栈，或作业“安装 msModelSlim”）。",
     "The environment of msModelSlim is not whole. Install it again (install the stack, or the job “Install "
     "msModelSlim”).",
 )

@@ -118,7 +118,7 @@ def read(folder: Path) -> dict[str, tuple[float, float]]:
 
 def missing(tool: str) -> Text:
     return Text(
-        f"在用的栈里没有 {tool}，因此没有任务得分。需要时请在该环境里安装它，再评测一次。",
+        f"在用的软件栈里没有 {tool}，因此没有任务得分。需要时请在该环境里安装它，再评测一次。",
         f"The stack in use has no {tool}, so there is no score of a task. Install it into that environment if you want "
         "one, then evaluate again.",
     )

@@ -72,7 +72,7 @@ class Params:
     model: str = param("text", zh="模型名", en="Served name", default="", help=BY_CONSOLE)
     tokenizer: str = param("text", zh="模型目录", en="Model's folder", default="", help=BY_CONSOLE)
     sealed: str = param("text", zh="密封的密钥", en="Sealed key", default="", help=BY_CONSOLE)
-    stacks: str = param("text", zh="栈目录", en="Folder of the stacks", default="", help=BY_CONSOLE)
+    stacks: str = param("text", zh="软件栈目录", en="Folder of the stacks", default="", help=BY_CONSOLE)
     device: str = param("choice", zh="设备", en="Device", default="npu", choices=("npu", "cpu"), help=BY_CONSOLE)
     context: int = param("integer", zh="上下文", en="Context", default=0, least=0, help=BY_CONSOLE)
 

@@ -67,7 +67,7 @@ class Params:
         ),
     )
     tools: str = param("text", zh="msModelSlim 的环境", en="Environment of msModelSlim", default="", help=BY_CONSOLE)
-    activate: str = param("text", zh="栈的 activate", en="The stack's activate", default="", help=BY_CONSOLE)
+    activate: str = param("text", zh="软件栈的 activate", en="The stack's activate", default="", help=BY_CONSOLE)
     chip: str = param("text", zh="芯片", en="Chip", default="", help=BY_CONSOLE)
 
 

@@ -61,7 +61,7 @@ class Params:
     timeout_min: int = param(
         "integer", zh="每个模型的时限（分钟）", en="Minutes for each model", default=120, least=1, most=1440
     )
-    stacks: str = param("text", zh="栈目录", en="Folder of the stacks", default="", help=BY_CONSOLE)
+    stacks: str = param("text", zh="软件栈目录", en="Folder of the stacks", default="", help=BY_CONSOLE)
 
 
 def locks(p: Params) -> list[str]:

@@ -15,7 +15,7 @@ from deployments.steps import Step, Text, param
 
 locks, steps = frozen.locks, frozen.steps
 
-TITLE = Text("安装栈", "Install a stack")
+TITLE = Text("安装软件栈", "Install a stack")
 OWN_PAGE = True
 CHANGES_FACTS = True
 ACTED = True  # on simulated servers, and never run there
@@ -23,7 +23,7 @@ NEEDS_ROOT = True  # for driver, firmware and a shared CANN; the environment nee
 MOSTLY_WITHOUT = True
 FILLED = frozen.FILLED
 INTERRUPTS = Text(
-    "新环境装在旧环境旁边，正在运行的引擎不受影响；最后一步才把它设为在用的栈。",
+    "新环境装在旧环境旁边，正在运行的引擎不受影响；最后一步才把它设为在用的软件栈。",
     "The new environment goes beside the older ones and disturbs no engine that runs; the last step makes it the stack "
     "in use.",
 )
@@ -31,7 +31,7 @@ INTERRUPTS = Text(
 
 @dataclass(frozen=True)
 class Params(frozen.Planned):
-    stack: str = param("text", zh="栈", en="Stack", pattern=r"[a-z0-9][a-z0-9._-]{0,62}", example="cpu-0.32.0")
+    stack: str = param("text", zh="软件栈", en="Stack", pattern=r"[a-z0-9][a-z0-9._-]{0,62}", example="cpu-0.32.0")
     route: str = param("choice", zh="方式", en="Route", default="auto", choices=ROUTES)
     cann: str = param("choice", zh="CANN 的位置", en="Where CANN goes", default="own", choices=CANN_PLACES)
     layering: str = param("choice", zh="vLLM 的来源", en="How vLLM comes", default="empty", choices=LAYERINGS)

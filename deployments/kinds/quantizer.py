@@ -13,7 +13,7 @@ CHANGES_FACTS = True
 ACTED = True  # on simulated servers, and never run there
 FILLED = (*frozen.FILLED, "stack", "restart", "window")
 INTERRUPTS = Text(
-    "装在在用栈自己的目录里，与部署用的环境分开；正在运行的引擎不受影响。",
+    "装在在用软件栈自己的目录里，与部署用的环境分开；正在运行的引擎不受影响。",
     "It goes into the folder of the stack in use, apart from the environment that serves; engines that run are not "
     "disturbed.",
 )
@@ -21,7 +21,7 @@ INTERRUPTS = Text(
 
 @dataclass(frozen=True)
 class Params(frozen.Planned):
-    stack: str = param("text", zh="栈", en="Stack", default="", help=frozen.BY_CONSOLE)
+    stack: str = param("text", zh="软件栈", en="Stack", default="", help=frozen.BY_CONSOLE)
     bundle: str = param("text", zh="离线包", en="Bundle", default="")
     wheelhouse: str = param("text", zh="wheel 目录", en="Folder of wheels", default="")
     index: str = param("text", zh="软件包索引", en="Index of packages", default="")

@@ -53,7 +53,7 @@ class Params:
     sealed: str = param(
         "text", zh="封好的密钥", en="Sealed key", default="", pattern=r"[A-Za-z0-9+/=]{0,4000}", help=BY_CONSOLE
     )
-    stacks: str = param("text", zh="栈目录", en="Folder of the stacks", default="", help=BY_CONSOLE)
+    stacks: str = param("text", zh="软件栈目录", en="Folder of the stacks", default="", help=BY_CONSOLE)
     route: str = param("choice", zh="方式", en="Route", default="process", choices=ROUTES, help=BY_CONSOLE)
     why: str = param(
         "choice", zh="为何不用 systemd", en="Why not systemd", default="", choices=WHY_PROCESS, help=BY_CONSOLE
@@ -105,7 +105,7 @@ SETTLE_STOP = Text("没有就绪时停止引擎", "Stop the engine where it is n
 def starting(ask: Ask) -> list[Step]:
     """From the look to the first answer."""
     begun = [
-        _program(ask, "look", Text("查看模型、端口、NPU 与栈", "Look at model, port, NPUs and stack"), LOOK_S),
+        _program(ask, "look", Text("查看模型、端口、NPU 与软件栈", "Look at model, port, NPUs and stack"), LOOK_S),
         _program(ask, "put", Text("写下引擎的规格", "Write down what the engine is"), PUT_S),
     ]
     if ask.route == "systemd":

@@ -111,9 +111,9 @@ def _tell_soon(batch: Batch) -> None:
 def _stack_is_gone(campaign: Campaign) -> Text | None:
     stack = stacks.catalogue().stacks.get(campaign.stack)
     if stack is None:
-        return Text(f"目录中已没有栈 {campaign.stack}", f"The stack {campaign.stack} is no longer in the catalogue")
+        return Text(f"目录中已没有软件栈 {campaign.stack}", f"The stack {campaign.stack} is no longer in the catalogue")
     if stack.state == "withdrawn":
-        return Text(f"栈 {campaign.stack} 已撤回", f"The stack {campaign.stack} was withdrawn")
+        return Text(f"软件栈 {campaign.stack} 已撤回", f"The stack {campaign.stack} was withdrawn")
     return None
 
 
@@ -281,7 +281,7 @@ def _alert(batch: Batch, campaign: Campaign) -> None:
     unlike = ended and campaign.members.filter(job__state=JobState.SUCCEEDED, after__matches=False).exists()
     _set(
         UNLIKE, subject, unlike, link,
-        Text(f"发布活动 {name} 结束后有服务器不符合该栈", f"After campaign {name} servers do not match the stack"),
+        Text(f"发布活动 {name} 结束后有服务器不符合该软件栈", f"After campaign {name} servers do not match the stack"),
         Text("在看板上找出它们，打开其计划。", "Find them on its board and open their plans."),
     )  # fmt: skip
 

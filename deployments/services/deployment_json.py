@@ -18,7 +18,8 @@ from deployments.services import schedules
 SUMMED = ("running", "waiting", "prompt_tokens_s", "generation_tokens_s", "requests_total")
 AVERAGED = ("kv_pct", "ttft_ms", "tpot_ms")
 ENDED_SHOWN = 20
-STATES = ("stopped", "stopping", "rolling_out", "ready", "degraded", "starting", "failed")
+STATES = ("stopped", "stopping", "rolling_out", "ready", "degraded", "scaling", "starting", "failed")
+COMING = (ReplicaState.PLANNED, ReplicaState.STARTING, ReplicaState.LOADING)
 
 
 def of(deployment: Deployment) -> dict[str, Any]:
@@ -102,6 +103,7 @@ def _brief(deployment: Deployment, rows: list[Replica], now: Mapping[int, Mappin
 
 def state_of(deployment: Deployment, rows: Iterable[Replica]) -> str:
     """One of STATES."""
+    rows = list(rows)
     there = [row for row in rows if row.state not in GONE]
     serving = sum(row.state in SERVING for row in there)
     if not deployment.wished:
@@ -110,11 +112,24 @@ def state_of(deployment: Deployment, rows: Iterable[Replica]) -> str:
         return "rolling_out"
     if serving >= deployment.wished:
         return "degraded" if any(row.state == ReplicaState.DEGRADED for row in there) else "ready"
+    failed = _has_failed(deployment, rows)
     if serving:
-        return "degraded"
-    tried = deployment.tried_at or deployment.created_at
-    failed = any(row.state == ReplicaState.FAILED and row.ended_at and row.ended_at >= tried for row in rows)
+        return "scaling" if not failed and _is_growing(deployment, there) else "degraded"
     return "failed" if failed and not there else "starting"
+
+
+def _has_failed(deployment: Deployment, rows: list[Replica]) -> bool:
+    """Since it was last tried."""
+    tried = deployment.tried_at or deployment.created_at
+    return any(row.state == ReplicaState.FAILED and row.ended_at and row.ended_at >= tried for row in rows)
+
+
+def _is_growing(deployment: Deployment, there: list[Replica]) -> bool:
+    """Nothing is ill: those that serve go on serving while others start for the first time. One that has served and
+    starts anew is a loss, and so is one that finds no room."""
+    if any(row.state == ReplicaState.DEGRADED or (row.state in COMING and row.ready_at) for row in there):
+        return False
+    return deployment.reason is None
 
 
 def metrics(said: Iterable[Mapping[str, Any] | None]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from deployments.services import deployment_json, endpoints, engine_figures, pag
 from deployments.services.paging import FLEETS, PAGE, Page, one_of, text
 
 SHOWN_SERVERS = 3
-STATES = ("ready", "degraded", "rolling_out", "starting", "failed", "stopping", "stopped", "paused")
+STATES = ("ready", "degraded", "rolling_out", "scaling", "starting", "failed", "stopping", "stopped", "paused")
 ORDER = [str(state) for state in ("ready", "degraded", "loading", "starting", "planned", "draining", "failed")]
 
 
@@ -166,9 +166,12 @@ def _in_state(rows: QuerySet[Deployment], state: str) -> QuerySet[Deployment]:
         every.filter(state=ReplicaState.FAILED, ended_at__gte=Coalesce(OuterRef("tried_at"), OuterRef("created_at")))
     )
     gone = Q(failed, ~there)
+    anew = Exists(every.filter(state__in=deployment_json.COMING, ready_at__isnull=False))
+    grows = Q(~ill, ~anew, ~failed, reason__isnull=True)
     wanted = {
         "ready": Q(~ill, serving__gte=F("replicas")),
-        "degraded": Q(ill, serving__gte=F("replicas")) | Q(serving__gt=0, serving__lt=F("replicas")),
+        "scaling": Q(grows, serving__gt=0, serving__lt=F("replicas")),
+        "degraded": Q(ill, serving__gte=F("replicas")) | Q(~grows, serving__gt=0, serving__lt=F("replicas")),
         "starting": Q(~gone, serving=0),
         "failed": Q(gone, serving=0),
     }

@@ -34,7 +34,8 @@ def actions(page: Page) -> list[Action]:
         wanted += [(_("Start"), "deployment-start", "primary", False)]
     else:
         again = (_("Try again"), "deployment-start") if page.has_failed else (_("Restart"), "deployment-restart")
-        wanted += [(*again, "", False), (_("Stop"), "deployment-stop", "danger", False)]
+        rare = deployment.paused and not page.has_failed  # what is paused starts nothing anew
+        wanted += [(*again, "", False, rare), (_("Stop"), "deployment-stop", "danger", False)]
     wanted += [
         (*pause, "", True, not deployment.paused),
         (_("Edit"), "deployment-edit", "", False, True),
@@ -44,11 +45,13 @@ def actions(page: Page) -> list[Action]:
 
 
 def ways_on(deployment: Deployment) -> list[Action]:
-    """Other pages about it."""
-    wanted = [(_("Playground"), "playground"), (_("Benchmarks"), "benchmark-list")]
+    """Pages about it. That of its gateway, which the gateway's own panel leads to as well, is rare."""
+    wanted = [(_("Playground"), "playground", False), (_("Benchmarks"), "benchmark-list", False)]
     if getattr(deployment, "gateway", None):
-        wanted.append((_("Gateway"), "gateway-detail"))
-    return [Action(title, reverse(f"deployments:{name}", args=[deployment.name])) for title, name in wanted]
+        wanted.append((_("Gateway"), "gateway-detail", True))
+    return [
+        Action(title, reverse(f"deployments:{name}", args=[deployment.name]), rare=rare) for title, name, rare in wanted
+    ]
 
 
 class Sample(NamedTuple):

@@ -60,7 +60,7 @@ def _starting(page: Page) -> Said:
     why = pick(page.deployment.reason)
     if wanted > 0 and why:
         what = ngettext("%(n)s replica waits for a place.", "%(n)s replicas wait for a place.", wanted) % {"n": wanted}
-        return Said(what, why, _("It goes on by itself once there is room."), "warning", "state-warning")
+        return Said(what, why, _("It goes on by itself once a server fits."), "warning", "state-warning")
     if page.newest:
         return Said(_doing(page.newest), why, icon="state-running")
     return Said(_("Its first replicas are being placed."), why, icon="state-running")
@@ -89,10 +89,19 @@ def _degraded(page: Page) -> Said:
         )
         do = _("It is watched and started anew by its server; if it stays so, restart it.")
         return Said(what % {"n": n}, pick(ill[0].replica.reason), do, "warning", "state-warning")
-    counts = {"n": page.serving, "of": page.deployment.wished}
-    what = _("%(n)s of %(of)s replicas serve.") % counts
-    more = "" if not page.newest else _doing(page.newest)
-    return Said(what, pick(page.deployment.reason) or more, "", "warning", "state-warning")
+    return Said(_serving(page), pick(page.deployment.reason) or _coming(page), "", "warning", "state-warning")
+
+
+def _scaling(page: Page) -> Said:
+    return Said(_serving(page), _coming(page), icon="state-running")
+
+
+def _serving(page: Page) -> str:
+    return _("%(n)s of %(of)s replicas serve.") % {"n": page.serving, "of": page.deployment.wished}
+
+
+def _coming(page: Page) -> str:
+    return _doing(page.newest) if page.newest else ""
 
 
 def _rolling_out(page: Page) -> Said:
@@ -113,7 +122,7 @@ def _drain(page: Page) -> str:
 
 _STATES = {
     "stopped": _stopped, "stopping": _stopping, "failed": _failed, "starting": _starting, "degraded": _degraded,
-    "rolling_out": _rolling_out,
+    "rolling_out": _rolling_out, "scaling": _scaling,
 }  # fmt: skip
 
 

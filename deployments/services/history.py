@@ -144,10 +144,20 @@ def words(field: str, value: Any) -> str:
         return ", ".join(value)
     if isinstance(value, Mapping):
         return ", ".join(
-            f"{name}={item}" if item not in (None, "") else str(name) for name, item in sorted(value.items())
+            str(name) if item in (None, "", {}, []) else f"{name}={_plain(item)}"
+            for name, item in sorted(value.items())
         )
+    return _plain(value)
+
+
+def _plain(value: Any) -> str:
+    """What a fact holds, without the marks of the language it was read by; "—" for what is not known."""
+    if value in (None, "", {}, []):
+        return "—"
+    if isinstance(value, Mapping):
+        return " ".join(_plain(item) for item in value.values() if item not in (None, ""))
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(map(str, value))
+        return ", ".join(map(_plain, value))
     return str(value)
 
 

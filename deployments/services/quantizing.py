@@ -112,7 +112,7 @@ def _tool(made: Plan, server: Server) -> None:
     if not made.tools:
         made.refuse(
             "no_msmodelslim",
-            f"{server.name} 在用的栈里没有 msModelSlim。请先运行作业“安装 msModelSlim”，没有栈则先安装栈。",
+            f"{server.name} 在用的软件栈里没有 msModelSlim。请先运行作业“安装 msModelSlim”，没有软件栈则先安装软件栈。",
             f"The stack in use on {server.name} has no msModelSlim. Run the job “Install msModelSlim” first; where "
             "no stack is "
             "in use, install one.",

@@ -97,6 +97,13 @@ def refused(server: str, error: ConsoleError) -> Text:
     return Text(f"{server}：{error.what}{error.do}", f"{server}: {error.what} {error.do}")
 
 
+def no_stack(replicas: int, why_not: Text, server: str) -> Text:
+    return Text(
+        f"{replicas} 个副本在等软件栈；最接近的是 {server}：{why_not.zh}",
+        f"{replicas} more wait for a stack, not for room; the nearest is {server}: {why_not.en}",
+    )
+
+
 def no_room(replicas: int, why_not: Text | None, server: str) -> Text:
     if why_not is None:
         return Text("没有服务器可以放下一个副本", "No server has room for another replica")

@@ -92,7 +92,8 @@ def _no_room(seen: Picture) -> NoRoom:
     nearest = next((candidate for candidate in found if candidate.why_not), None)
     if nearest is None:
         return NoRoom(reconcile_reasons.no_room(missing, None, ""))
-    return NoRoom(reconcile_reasons.no_room(missing, nearest.why_not[0], nearest.server))
+    why = reconcile_reasons.no_stack if nearest.codes[:1] == ("stack",) else reconcile_reasons.no_room
+    return NoRoom(why(missing, nearest.why_not[0], nearest.server))
 
 
 def _make(seen: Picture, candidate: Candidate) -> Replica:

@@ -31,7 +31,7 @@ LABELS = {
     "hbm_mb": gettext_noop("Memory of one, MB"),
     "npus": gettext_noop("NPUs"),
     "max_model_len": gettext_noop("Context, tokens"),
-    "concurrency": gettext_noop("Requests at once"),
+    "concurrency": gettext_noop("Requests to plan for"),
     "servers": gettext_noop("Such servers"),
     "quant": gettext_noop("As it would be quantized"),
 }

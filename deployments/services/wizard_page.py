@@ -18,6 +18,7 @@ from deployments.steps import Text
 MOST_MODELS = 500
 UNIT, PREFIX, ACCOUNT = "eN", "/opt/ascend-console", "ascend-console"  # as the agent is installed by default
 MOST_ROWS = 40
+MOST_NAMES = 3
 OTHER_KIND = {"simulated", "npus"}  # such a server would not do with a stack either
 PARTS: dict[str, Text] = {
     "weights": Text("权重", "Weights"),
@@ -63,10 +64,24 @@ def context(trial: Trial, typed: Typed, cards: list[Card], *, told: str = "") ->
         "installs": installs(shown, trial.data.get("device", "npu")),
         "left_out": len(looked.candidates) - len(shown),
         "fitting": [one for one in looked.candidates if one.fits][: trial.replicas],
+        "stackless": stackless(looked.candidates),
         "best": best,
         "version": version,
         **_command(trial, best),
     }
+
+
+def stackless(candidates: Sequence[Candidate]) -> str:
+    """The first servers that wait for a stack, not for room, and how many more; '' where one could start without."""
+    if any(one.fits for one in candidates):
+        return ""
+    names = _stackless(candidates)
+    more = f" (+{len(names) - MOST_NAMES})" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
+def _stackless(candidates: Sequence[Candidate]) -> list[str]:
+    return [one.server for one in candidates if "stack" in one.codes and not OTHER_KIND & set(one.codes)]
 
 
 def installs(candidates: Sequence[Candidate], device: str) -> dict[str, str]:
@@ -74,7 +89,7 @@ def installs(candidates: Sequence[Candidate], device: str) -> dict[str, str]:
 
     One that matches is none of them: its packages lie in an environment that is somebody else's, which `install` leaves
     alone, so it would bring nothing."""
-    lacking = [one.server for one in candidates if "stack" in one.codes and not OTHER_KIND & set(one.codes)]
+    lacking = _stackless(candidates)
     rows = [stacks.row_of(server) for server in Server.objects.filter(name__in=lacking)] if lacking else []
     offered = [row for row in newest_first(stacks.catalogue().stacks) if (row.kind == "cpu") == (device == "cpu")]
     offered.sort(key=lambda row: row.state != "stable")
@@ -158,6 +173,7 @@ def _shown(card: Card, trial: Trial) -> dict[str, Any]:
         "card": card,
         "goals": [planner.GOALS[goal] for goal in plan.goals] if plan else [],
         "plan": plan,
+        "longest": plan.longest_of(trial.spec) if plan and trial.spec else None,
         "tokens": _tokens(card, trial),
         "way": limits.words(plan.engine) if plan else "CPU",
         "rects": rects(plan) if plan else [],

@@ -38,7 +38,7 @@ KEYS: dict[str, Key] = {
     "enable_sparse_sfa_c8": Key(False, Text("稀疏注意力的 C8。", "C8 of sparse attention.")),
     "enable_sparse_li_c8": Key(False, Text("索引器的 C8。", "C8 of the indexer.")),
     "enable_prefill_mc2": Key(False, Text("预填充用 MC2。", "MC2 in prefill.")),
-    "mega_moe_max_tokens": Key(65_536, Text("MoE 每步的 token 上限。", "Most tokens of a step of MoE.")),
+    "mega_moe_max_tokens": Key(65_536, Text("MoE 每步的词元上限。", "Most tokens of a step of MoE.")),
     "enable_reduce_sample": Key(False, Text("logprobs 不再正确。", "Breaks logprobs.")),
     "SLO_limits_for_dynamic_batch": Key(-1, Text("毫秒；-1：不限。", "Milliseconds; -1: none.")),
     "pa_shape_list": Key([], Text("分页注意力的形状。", "Shapes of paged attention.")),
@@ -116,7 +116,7 @@ def _together(settings: Settings, spec: Spec | None, given: Mapping[str, Any]) -
         yield Text("MoE 上 enable_flashcomm1 须开专家并行。", "On MoE, enable_flashcomm1 needs expert parallel.")
     if flash and settings.max_num_batched_tokens % tp:
         yield Text(
-            f"用 enable_flashcomm1 时每步的 token 数须能被 {tp} 整除。",
+            f"用 enable_flashcomm1 时每步的词元数须能被 {tp} 整除。",
             f"With enable_flashcomm1 the tokens of one step must be a multiple of {tp}.",
         )
     if given.get("enable_dsa_cp") is True and not flash:

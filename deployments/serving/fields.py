@@ -94,7 +94,7 @@ class Settings:
                   "Batching is always continuous; this is its limit. 16 on CPU."),
     )  # fmt: skip
     max_num_batched_tokens: int = param(
-        "integer", zh="每步的 token 数", en="Tokens of one step", default=0, least=0, most=MOST_CONTEXT,
+        "integer", zh="每步的词元数", en="Tokens of one step", default=0, least=0, most=MOST_CONTEXT,
         help=Text("0：由引擎决定（2048 或 8192）。", "0: the engine chooses (2048 or 8192)."),
     )  # fmt: skip
     gpu_memory_utilization: float = param(
@@ -166,14 +166,14 @@ class Settings:
         "choice", zh="调度策略", en="Scheduling policy", default="fcfs", choices=("fcfs", "priority")
     )
     stream_interval: int = param(
-        "integer", zh="每次输出的 token 数", en="Tokens of one streamed piece", default=1, least=1, most=1000
+        "integer", zh="每次输出的词元数", en="Tokens of one streamed piece", default=1, least=1, most=1000
     )
     speculative_method: str = param(
         "choice", zh="推测解码", en="Speculative decoding", default="", choices=SPECULATIVE,
         help=Text("空：不用。mtp 须模型带有 MTP 层。", "Empty: none. mtp needs a model with MTP layers."),
     )  # fmt: skip
     num_speculative_tokens: int = param(
-        "integer", zh="推测的 token 数", en="Tokens to guess", default=0, least=0, most=14,
+        "integer", zh="推测的词元数", en="Tokens to guess", default=0, least=0, most=14,
         help=Text("加 1 不得超过 15。", "With one more they may not be above 15."),
     )  # fmt: skip
     speculative_model: str = param(

@@ -49,7 +49,7 @@ _NO_SWAP = Text(
     "can hold KV blocks instead: --kv-offloading-size.",
 )
 _BATCHING = Text(
-    "连续批处理总是开启，没有这个开关；相近的是同时的请求数与每步的 token 数。",
+    "连续批处理总是开启，没有这个开关；相近的是同时的请求数与每步的词元数。",
     "Batching is always continuous, there is no such switch; requests at once and tokens of one step come nearest.",
 )
 _NO_SWAP_FILE = Text(

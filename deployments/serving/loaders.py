@@ -58,7 +58,7 @@ def of(support: Support | None, family: str, stacks: Iterable[Stack]) -> Loaded:
         support.level,
         names,
         Text(
-            f"vLLM-Ascend {since} 的文档列有它{sure.zh}；有这一版或更新的版本栈：{words}。更旧的版本没有记录。",
+            f"vLLM-Ascend {since} 的文档列有它{sure.zh}；有这一版或更新版本的软件栈：{words}。更旧的版本没有记录。",
             f"The documents of vLLM-Ascend {since} list it{sure.en}; stacks with that release or a newer one: {words}. "
             "Of older ones nothing is written.",
         ),

@@ -61,6 +61,10 @@ class Plan:
         """Tokens of the longest request that the cache holds."""
         return self.memory.tokens
 
+    def longest_of(self, spec: Spec) -> int:
+        """Tokens of the longest context that would fit: no longer than the model takes, whole blocks."""
+        return min(self.longest, spec.max_position or self.longest) // STEP * STEP
+
 
 @dataclass(frozen=True)
 class Answer:

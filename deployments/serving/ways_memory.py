@@ -56,7 +56,7 @@ def seqs(case: Case) -> Worked | None:
         sum_ = f"{tokens:,} / {length:,} = {fewer}"
         return Worked(
             {"max_num_seqs": fewer},
-            (Text(f"缓存里的 token / 上下文：{sum_}", f"Tokens of the cache / context: {sum_}"),),
+            (Text(f"缓存里的词元 / 上下文：{sum_}", f"Tokens of the cache / context: {sum_}"),),
         )
     return Worked({"max_num_seqs": fewer}, (Text(f"{now} → {fewer}", f"{now} → {fewer}"),))
 

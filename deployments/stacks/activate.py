@@ -75,14 +75,14 @@ def again(folder: Path) -> Text:
 def not_whole(missing: list[str]) -> Text:
     words = ", ".join(missing)
     return Text(
-        f"缺少：{words}。这个栈不完整，不会使用。", f"Missing: {words}. The stack is not whole, and is not used."
+        f"缺少：{words}。这个软件栈不完整，不会使用。", f"Missing: {words}. The stack is not whole, and is not used."
     )
 
 
 def cut_off(names: list[str]) -> Text:
     words = ", ".join(names[:SHOWN]) + (" …" if len(names) > SHOWN else "")
     return Text(
-        f"pip 安装到一半就中断了：{words}。这个栈不完整，不会使用。请重试作业，环境会重建。",
+        f"pip 安装到一半就中断了：{words}。这个软件栈不完整，不会使用。请重试作业，环境会重建。",
         f"pip was cut off amid: {words}. The stack is not whole, and is not used. Retry the job, which makes the "
         "environment anew.",
     )
@@ -90,7 +90,7 @@ def cut_off(names: list[str]) -> Text:
 
 def no_file(folder: PurePath) -> Text:
     return Text(
-        f"{folder} 里没有 activate 文件。请先安装这个栈。",
+        f"{folder} 里没有 activate 文件。请先安装这个软件栈。",
         f"{folder} has no activate file. Install the stack first.",
     )
 

@@ -153,7 +153,7 @@ def _uninstall_newer(draft: Draft) -> None:
                 package=draft.root_package(file),
             )
     draft.warn(
-        f"/usr/local/Ascend 里的 CANN {there} 会被卸载，用它的栈随之不可用；装在栈自己的目录则互不影响。",
+        f"/usr/local/Ascend 里的 CANN {there} 会被卸载，用它的软件栈随之不可用；装在软件栈自己的目录则互不影响。",
         f"CANN {there} in /usr/local/Ascend is uninstalled, and stacks that use it stop working; "
         "in the stack's own folder each keeps its own.",
     )

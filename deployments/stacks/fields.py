@@ -65,7 +65,7 @@ WANTED: dict[str, Text] = {
         "须为小写字母、数字与 . _ -，最长 63 个字符。", "it takes small letters, digits and . _ -, at most 63."
     ),
     "kind": Text("须为 npu 或 cpu。", "it is npu or cpu."),
-    "version": Text("须为一个版本号，不属于此栈时为空文字。", "it is one version, or an empty text."),
+    "version": Text("须为一个版本号，不属于此软件栈时为空文字。", "it is one version, or an empty text."),
     "range": Text("须为 Python 版本范围，例如 >=3.10,<3.13。", "it is a range of Python, such as >=3.10,<3.13."),
     "flag": Text("须为 true 或 false。", "it is true or false."),
     "words": Text("须为文字列表。", "it is a list of texts."),

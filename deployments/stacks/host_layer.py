@@ -96,7 +96,7 @@ def _check_canns(draft: Draft, driver: str) -> None:
         least = draft.catalogue.cann_driver_min(version)
         if least and not at_least(driver, least):
             draft.warn(
-                f"这台服务器上的 CANN {version} 至少需要驱动 {least}：换成 {driver} 之后，用它的栈不可用。",
+                f"这台服务器上的 CANN {version} 至少需要驱动 {least}：换成 {driver} 之后，用它的软件栈不可用。",
                 f"CANN {version} on this server needs driver {least} at least: with {driver} the stacks that use it "
                 "stop working.",
             )
@@ -151,7 +151,7 @@ def _keep(draft: Draft, least: str | None) -> None:
     has = draft.installed
     driver = Text("NPU 驱动", "NPU driver")
     if least is None:
-        note = Text("没有资料写明此栈的最低驱动。", "No source names the oldest driver of this stack.")
+        note = Text("没有资料写明此软件栈的最低驱动。", "No source names the oldest driver of this stack.")
         draft.warn(
             f"没有资料写明 CANN {draft.cann} 的最低驱动：{has.driver} 是否够新，请查发布说明。",
             f"No source names the oldest driver of CANN {draft.cann}: see its release notes on whether "

@@ -44,7 +44,7 @@ def no_model(folders: Sequence[str]) -> Text:
 
 def did_not_answer(model: str, code: int) -> Text:
     return Text(
-        f"{model} 里的模型没有回答（退出码 {code}），这个栈不会使用，在用的栈不变。请看它最后的输出；"
+        f"{model} 里的模型没有回答（退出码 {code}），这个软件栈不会使用，在用的软件栈不变。请看它最后的输出；"
         "若问题在模型，请换一个 smoke_model，再重试。",
         f"The model in {model} did not answer (exit code {code}), so this stack is not used and the one in use stays. "
         "See the last lines; if it is the model, name another smoke_model, then try again.",
@@ -53,8 +53,8 @@ def did_not_answer(model: str, code: int) -> Text:
 
 def too_slow(model: str, seconds: float) -> Text:
     return Text(
-        f"{model} 里的模型在 {seconds:g} 秒内没有回答，已被停止；这个栈不会使用，在用的栈不变。请看它最后的输出，"
-        "或换一个小一些的 smoke_model，再重试。",
+        f"{model} 里的模型在 {seconds:g} 秒内没有回答，已被停止；这个软件栈不会使用，在用的软件栈不变。"
+        "请看它最后的输出，或换一个小一些的 smoke_model，再重试。",
         f"The model in {model} did not answer within {seconds:g} s and was stopped; this stack is not used and the one "
         "in use stays. See the last lines, or name a smaller smoke_model, then try again.",
     )

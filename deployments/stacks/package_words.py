@@ -54,7 +54,7 @@ FULL_MEANS = (
     (
         r"no space left on device|disk quota exceeded",
         Text(
-            "磁盘空间不足，没有装完；在用的栈不受影响。请清出空间，再重试。",
+            "磁盘空间不足，没有装完；在用的软件栈不受影响。请清出空间，再重试。",
             "The disk is full, so it was not installed whole; the stack in use is as it was. Free some space, then try "
             "again.",
         ),

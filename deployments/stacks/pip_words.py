@@ -17,7 +17,7 @@ MEANS = (
     (
         r"no space left on device|disk quota exceeded",
         Text(
-            "磁盘空间不足，没有装完；在用的栈不受影响。请清出空间，再重试。",
+            "磁盘空间不足，没有装完；在用的软件栈不受影响。请清出空间，再重试。",
             "The disk is full, so it was not installed whole; the stack in use is as it was. Free some space, then try "
             "again.",
         ),
@@ -90,7 +90,7 @@ MEANS = (
     (
         r"resolutionimpossible|conflicting dependencies",
         Text(
-            "这些版本互相冲突，pip 找不到解。请报告此栈；离线包可能混入了别的版本。",
+            "这些版本互相冲突，pip 找不到解。请报告此软件栈；离线包可能混入了别的版本。",
             "These versions contradict each other. Report this stack; a bundle may hold other versions than it should.",
         ),
     ),

@@ -143,7 +143,7 @@ def _no_family(draft: Draft) -> None:
     if has.no_npu:
         draft.refuse(
             "no_npu",
-            "PCI 总线上没有昇腾 NPU；可用 CPU 栈试用。",
+            "PCI 总线上没有昇腾 NPU；可用 CPU 软件栈试用。",
             "There is no Ascend NPU on its PCI bus; the CPU stack can be tried there.",
         )
     elif has.chip:
@@ -237,7 +237,7 @@ def _end(draft: Draft, set_env: list[str], smoke: str) -> None:
     if is_cpu:
         words = Text("试用：msModelSlim", "Try it: msModelSlim")
         _last(draft, "tools_smoke", words, f"{draft.folder}/{TOOLS}/bin/msmodelslim", "--help")
-    _last(draft, "use", Text("设为在用的栈", "Make it the stack in use"), *module, "use", draft.folder)
+    _last(draft, "use", Text("设为在用的软件栈", "Make it the stack in use"), *module, "use", draft.folder)
 
 
 def _one_prompt(draft: Draft, active: str, *, is_cpu: bool) -> None:

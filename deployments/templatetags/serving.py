@@ -27,6 +27,7 @@ LOOKS: dict[str, tuple[str, str, Any]] = {
     "ready": ("ok", "state-ok", _("Ready")),
     "degraded": ("warning", "state-warning", _("Degraded")),
     "rolling_out": ("info", "state-running", _("Rolling out")),
+    "scaling": ("info", "state-running", _("Scaling up")),
     "starting": ("info", "state-running", _("Starting")),
     "failed": ("critical", "state-critical", _("Failed")),
     "stopping": ("stale", "state-stale", _("Stopping")),

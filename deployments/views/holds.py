@@ -1,7 +1,6 @@
 """Pages of holds: the list, a new one, and one to change or end."""
 
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -11,9 +10,8 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
 from console.errors import ConsoleError, Invalid
-from console.language import pick
-from deployments.models import Hold, Npu, Server
-from deployments.services import holds, reserved
+from deployments.models import Hold, Server
+from deployments.services import holds, npu_states
 from deployments.views.lookup import check_may_operate, find_server, only_server, user_of
 
 ENDED_SHOWN = 50
@@ -47,7 +45,8 @@ def hold_new(request: HttpRequest) -> HttpResponse:
         "server": server,
         "servers": Server.objects.present().filter(npus__isnull=False).distinct().order_by("name")
         .values_list("name", flat=True)[:MOST_CHOICES],
-        "npus": _choices(server, {one.upper() for one in sent.getlist("npu")}) if server else [],
+        "npus": npu_states.of(server) if server else [],
+        "chosen": {one.upper() for one in sent.getlist("npu")},
         "given": {**given, "until": given["until"] or local_text(timezone.now() + timedelta(days=7))},
         "refusal": refusal,
     }  # fmt: skip
@@ -94,16 +93,3 @@ def hold_change(request: HttpRequest, pk: int) -> HttpResponse:
 def local_text(at: datetime) -> str:
     """As a field of date and time takes it, on the console's clock, whole minutes."""
     return timezone.localtime(at).strftime("%Y-%m-%dT%H:%M")
-
-
-def _choices(server: Server, chosen: set[str]) -> list[dict[str, Any]]:
-    """The NPUs of a server with what is in the way of each, '' where nothing is, and whether it is chosen."""
-    there: list[Npu] = reserved.present(server.npus.order_by("device_index"))
-    held = reserved.of(server)
-    made = []
-    for npu in there:
-        name = reserved.name_of(npu, there)
-        holder = held.get(name)
-        words = pick(holder.words()) if holder else ""
-        made.append({"name": name, "title": f"NPU {npu.device_index}", "held": words, "chosen": name.upper() in chosen})
-    return [one for one in made if one["name"]]

@@ -11,7 +11,7 @@ from deployments.models import Artifact, Server
 from deployments.services import model_catalogue, serving_plans, wizard_page
 from deployments.serving import limits, planner
 from deployments.serving.planner import Plan
-from deployments.serving.spec import kv_bytes_per_token
+from deployments.serving.spec import Spec, kv_bytes_per_token
 
 FIELDS = (
     "model", "server", "chip", "hbm_mb", "npus", "servers", "group", "max_model_len", "concurrency", "quant", "dtype",
@@ -41,7 +41,7 @@ def serving_plan(request: HttpRequest) -> HttpResponse:
                 "asked": asked,
                 "loaded": serving_plans.loaded_by(asked),
                 "kv_bytes": round(kv_bytes_per_token(asked.spec)),
-                "plans": [shown(plan) for plan in found.plans],
+                "plans": [shown(plan, asked.spec) for plan in found.plans],
                 "refusals": found.refusals,
             }
     return render(request, "deployments/serving_plan.html", context)
@@ -53,11 +53,12 @@ def names() -> list[str]:
     return [*dict.fromkeys([*here.values_list("name", flat=True)[:MOST_NAMES], *model_catalogue.models().rows])]
 
 
-def shown(plan: Plan) -> dict[str, Any]:
+def shown(plan: Plan, spec: Spec) -> dict[str, Any]:
     return {
         "goals": [planner.GOALS[goal] for goal in plan.goals],
         "way": limits.words(plan.engine),
         "plan": plan,
         "rects": wizard_page.rects(plan),
+        "longest": plan.longest_of(spec),
         "command": ["vllm", "serve", "MODEL", *plan.flags],
     }

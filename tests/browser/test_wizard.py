@@ -24,6 +24,18 @@ def test_axe_finds_nothing_and_nothing_sticks_out(pages, artifact, theme, width,
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("width", [1440, 360])
+def test_the_start_stays_in_sight_and_the_steps_follow_what_is_read(pages, artifact, width):
+    page = pages.open(f"/deployments/new?artifact={artifact}", width=width)
+    now = page.locator("#wizard-steps [aria-current]")
+    expect(now).to_have_text("Plans")
+    for step in ("Servers", "Settings"):
+        page.locator("#wizard-steps").get_by_role("link", name=step).click()
+        expect(now).to_have_text(step)
+        start = page.locator("#consequence .primary" if width == 1440 else "#start .primary")
+        expect(start).to_be_in_viewport(ratio=1)
+
+
 def test_from_the_model_to_the_start(pages, artifact):
     page = pages.open("/deployments/new")
     page.get_by_label("Model", exact=True).select_option(str(artifact))

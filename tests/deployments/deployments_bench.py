@@ -25,7 +25,9 @@ FULL = Text("没有空位", "nothing is free")
 
 
 class Fleet:
-    """`room`: {server name: how many replicas it takes}."""
+    """`room`: {server name: how many replicas it takes}; `codes`: of what is in the way where there is none."""
+
+    codes: tuple[str, ...] = ()
 
     def __init__(self, monkeypatch, redis, count=3, room=1):
         self.redis = redis
@@ -62,7 +64,8 @@ class Fleet:
         rows.sort(key=lambda row: (-left[row.name], row.name))
         return [
             Candidate(pk=row.pk, server=row.name, fits=left[row.name] > 0, path="/data/models/tiny",
-                      why=(Text("空闲", "it is free"),), why_not=() if left[row.name] > 0 else (FULL,))
+                      why=(Text("空闲", "it is free"),), why_not=() if left[row.name] > 0 else (FULL,),
+                      codes=self.codes)
             for row in rows
         ]  # fmt: skip
 

@@ -71,12 +71,36 @@ def test_the_filter_of_a_state_finds_those_that_are_in_it(whole, state):
     deployment_rows.replica(deployment_rows.deployment("half", artifact("B"), replicas=2), 1, on, npus=(1,))
     deployment_rows.replica(deployment_rows.deployment("going", artifact("C"), stopped=True), 1, on, "draining", (2,))
     deployment_rows.deployment("held", artifact("D"), paused=True)
+    _growing(on)
     asked = deployment_list.read_filters({"state": state})
     found = {line.deployment.name for line in deployment_list.page(asked).lines}
     every = deployment_list.page(deployment_list.Filters()).lines
     wanted = {line.deployment.name for line in every if line.state == state}
     wanted = {line.deployment.name for line in every if line.deployment.paused} if state == "paused" else wanted
     assert found == wanted and found
+
+
+def _growing(on):
+    """Deployments of which one replica serves and the other does not yet, by what the other does."""
+    now, model = deployment_rows._later(0), artifact("E")
+    others = {
+        "grows": ("loading", {}), "anew": ("loading", {"ready_at": now}), "fell": ("failed", {"ended_at": now}),
+        "ill": ("degraded", {}),
+    }  # fmt: skip
+    for name, (state, more) in others.items():
+        made = deployment_rows.deployment(name, model, replicas=2 + (name == "ill"))
+        deployment_rows.replica(made, 1, on, npus=())
+        deployment_rows.replica(made, 2, on, state, (), **more)
+    full = deployment_rows.deployment("full", model, replicas=2, reason=["没有空闲 NPU", "No server has room."])
+    deployment_rows.replica(full, 1, on, npus=())
+
+
+def test_what_starts_beside_replicas_that_serve_is_no_degradation(olga):
+    _growing(deployment_rows.server("kp-08"))
+    every = {line.deployment.name: line.state for line in deployment_list.page(deployment_list.Filters()).lines}
+    assert every == {"grows": "scaling", "anew": "degraded", "fell": "degraded", "ill": "degraded", "full": "degraded"}
+    page = text_of(olga.get("/deployments/grows/"))
+    assert "Scaling up" in page and "1 of 2 replicas serve." in page and "Degraded" not in page
 
 
 def test_the_states_of_the_list_are_those_of_rest(whole):
@@ -207,6 +231,16 @@ def test_it_is_called_by_its_gateway_where_there_is_one(olga, whole):
     page = text_of(olga.get("/deployments/qwen3-32b/"))
     assert "curl http://gw:18200/v1/chat/completions" in page
     assert big.api_key not in page
+
+
+def test_a_row_holds_few_buttons_whatever_can_be_done(olga, whole):
+    big = Deployment.objects.get(name="qwen3-32b")
+    Gateway.objects.create(deployment=big, server=Server.objects.first(), address="gw", port=18200, state="ready")
+    Deployment.objects.filter(pk=big.pk).update(paused=True)
+    head = olga.get("/deployments/qwen3-32b/").text.partition('<div class="buttons">')[2].partition("</details>")[0]
+    row, _more, menu = head.partition('<div class="menu-body">')
+    assert row.count('class="button') == 7 and "Resume" in row
+    assert "/gateways/qwen3-32b/" in menu and "Restart" in menu
 
 
 # ---------- dialogs ----------

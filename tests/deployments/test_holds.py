@@ -8,11 +8,12 @@ from auditlog.models import LogEntry
 from django.utils import timezone
 from django.utils.translation import override
 
-from console import schedule
+from console import schedule, streams
 from console.errors import Conflict, Invalid, NotAllowed
 from console.models import Alert, ApiToken, User
-from deployments.models import Hold, Reservation
-from deployments.services import history, holds, reservations
+from console.redis import client as redis_client
+from deployments.models import Hold, Job, Reservation
+from deployments.services import history, holds, npu_states, reservations
 from monitoring.services import live_state
 from tests.deployments.serving_rows import bus_id, deployment, npu_now, npu_server, reading, replica
 
@@ -128,7 +129,7 @@ def test_the_pages_make_change_and_end_a_hold(kp, as_operator):
     assert "No NPU is on hold" in page(as_operator.get("/holds/"))
     assert "Show its NPUs" in page(as_operator.get("/holds/new"))
     form = page(as_operator.get("/holds/new", {"server": "kp-1", "npu": bus_id(2)}))
-    assert f'value="{bus_id(2)}" checked' in form
+    assert f'value="{bus_id(2)}" checked' in form and "no fresh reading says" in form
     sent = {"server": "kp-1", "npu": [bus_id(2)], "team": "vision", "reason": "<b>demo</b>", "until": ""}
     assert "no moment within" in page(as_operator.post("/holds/new", sent), 422)
     sent["until"] = timezone.localtime(later()).strftime("%Y-%m-%dT%H:%M")
@@ -144,6 +145,21 @@ def test_the_pages_make_change_and_end_a_hold(kp, as_operator):
     assert "Ended" in page(as_operator.get("/holds/")) and not Reservation.objects.exists()
     assert as_operator.get("/holds/999/").status_code == 404
     assert as_operator.get("/holds/new", {"server": "nobody"}).status_code == 404
+
+
+def test_beside_each_npu_stands_whether_it_is_free(as_operator, operator):
+    kp = npu_server("kp-5", count=5)
+    npus = list(kp.npus.order_by("device_index"))
+    make(kp, operator)
+    kp.cordons = {bus_id(1): {"reason": "x"}}
+    kp.save()
+    job = Job.objects.create(server=kp, kind="check", locks=[f"npu:{bus_id(2)}"], not_after=later())
+    process = {"npu": npus[3].npu_id, "chip": npus[3].chip_id, "pid": 4711, "name": "<i>python3"}
+    redis_client().hset(streams.FLEET_NOW, str(kp.pk), json.dumps({"processes": [process]}))
+    assert [one.state for one in npu_states.of(kp)] == ["held", "cordoned", "used", "used", "free"]
+    form = page(as_operator.get("/holds/new", {"server": "kp-5"}))
+    for words in ("kept for vision until", f"job #{job.pk} holds it", "used by &lt;i&gt;python3 (4711)", "<span>free<"):
+        assert words in form
 
 
 def test_a_viewer_reads_and_changes_nothing(kp, client, viewer, operator):
@@ -173,3 +189,10 @@ def test_rest_makes_lists_extends_and_ends(kp, client):
     for bad in ({**body, "until": "tomorrow"}, {**body, "npus": "x"}, {**body, "odd": 1}, {**body, "team": ""}):
         answer = client.post("/api/v1/holds", json.dumps(bad), **send)
         assert answer.status_code in (400, 422) and answer.json()["error"]["what"]
+
+
+def test_a_history_shows_no_mark_of_the_language_it_was_read_by():
+    assert history.words("cann", [None, {"version": "8.5.0", "path": None}]) == "—, 8.5.0"
+    assert (
+        history.words("os", {"id": "openEuler", "more": ["a", None], "none": None}) == "id=openEuler, more=a, —, none"
+    )

@@ -132,6 +132,15 @@ def test_without_room_the_nearest_refusal_is_said_and_nothing_is_left_behind(fle
     assert fleet.settle(made).reason is None and len(states(made)) == 5
 
 
+def test_what_waits_for_a_stack_does_not_wait_for_room(fleet, made, operator):
+    fleet.codes = ("stack",)
+    scaling.scale(made, 5, by=operator)
+    assert fleet.settle(made).reason == [
+        "2 个副本在等软件栈；最接近的是 kp-1：没有空位",
+        "2 more wait for a stack, not for room; the nearest is kp-1: nothing is free",
+    ]
+
+
 def test_a_job_that_cannot_be_queued_leaves_no_replica(fleet, made):
     fleet.engines.refuse = Conflict("kp-1 is silent.", "Start its agent.")
     found = fleet.look_at(made)

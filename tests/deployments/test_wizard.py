@@ -237,6 +237,11 @@ def test_what_is_hostile_is_never_a_fault(client, seven, looked):
     assert not Deployment.objects.exists()
 
 
+def test_a_plan_says_the_longest_context_that_would_fit(client, seven, looked):
+    assert "The longest that would fit: 32,768." in page(client, seven).content.decode()
+    assert "Longest context that fits" in client.get(f"/models/plan/?model={seven.pk}&server=kp-01").text
+
+
 def test_the_part_beside_follows_what_is_typed(client, seven, looked):
     answer = client.get(
         f"/deployments/new?artifact={seven.pk}&full=1&p-tensor_parallel_size=3", headers={"X-Part": "1"}
@@ -258,3 +263,4 @@ def test_a_server_without_a_stack_leads_to_one_that_can_be_brought_there(looked,
     monkeypatch.setattr(stacks, "verdict_of", lambda _row, stack: Verdict(word.get(stack.name, MATCHES), "venv"))
     page = client.get(f"/deployments/new?artifact={seven.pk}").text
     assert re.findall(r"/stacks/([^/]+)/plan/([^/]+)/", page) == [(newest, "kp-02")]
+    assert "It waits for a stack: none fits on kp-02." in page and "wait for room" not in page

@@ -80,7 +80,7 @@ def check_devices(
     if seen is None:
         raise CannotStart(
             Text(
-                f"启动前检查：torch 没能说出看见几个 NPU（退出码 {code}）：{last}。请检查栈的安装。",
+                f"启动前检查：torch 没能说出看见几个 NPU（退出码 {code}）：{last}。请检查软件栈的安装。",
                 f"Before the start torch could not tell how many NPUs it sees (exit code {code}): {last}. Check the "
                 "installation of the stack.",
             )
@@ -124,7 +124,7 @@ def start(argv: list[str], env: Mapping[str, str], cwd: Path, output: int) -> "s
         words = os.strerror(error.errno or 0)
         raise CannotStart(
             Text(
-                f"无法启动 {argv[0]}（{words}）。请检查栈的安装。",
+                f"无法启动 {argv[0]}（{words}）。请检查软件栈的安装。",
                 f"{argv[0]} cannot be started ({words}). Check the installation of the stack.",
             )
         ) from error

@@ -109,13 +109,13 @@ def model(ask: Ask, config: Config) -> None:
 
 def stack(ask: Ask, config: Config) -> None:
     """Raises Stopped where there is no environment, or no image, to run the engine in."""
-    title = Text("栈", "Stack")
+    title = Text("软件栈", "Stack")
     if ask.in_container:
         return image(ask)
     if not Path(ask.activate).is_file():
         program.item("stack", title, "failed", ask.activate)
         raise Stopped(
-            f"没有 {ask.activate}：这台服务器没有在用的栈。请先安装栈，再重试。",
+            f"没有 {ask.activate}：这台服务器没有在用的软件栈。请先安装软件栈，再重试。",
             f"There is no {ask.activate}: no stack is in use on this server. Install one, then try again.",
         )
     program.item("stack", title, "ok", os.path.realpath(f"{ask.stacks}/current").rpartition("/")[2])
@@ -140,7 +140,7 @@ def image(ask: Ask) -> None:
     if code:
         program.item("image", title, "failed", name)
         raise Stopped(
-            f"{ask.route} 没有镜像 {name}（{told}）。请先用容器方式安装栈，或载入镜像。",
+            f"{ask.route} 没有镜像 {name}（{told}）。请先用容器方式安装软件栈，或载入镜像。",
             f"{ask.route} has no image {name} ({told}). Install the stack by the container route first, or load the "
             "image.",
         )

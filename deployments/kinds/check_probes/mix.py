@@ -55,7 +55,7 @@ def _judged(one: Environment, found: list[Difference], row: Stack) -> Finding:
     has = ", ".join(f"{what} {value}" for what, value, _wanted, _bad in found)
     wanted = ", ".join(f"{what} {value}" for what, _has, value, _bad in found)
     remedy = Text(
-        f"与 {row.name} 一行不配套：把这几项换成该行的版本（安装栈 {row.name}），或换用与现有版本配套的一行。",
+        f"与 {row.name} 一行不配套：把这几项换成该行的版本（安装软件栈 {row.name}），或换用与现有版本配套的一行。",
         f"It does not fit the row {row.name}: bring these to what the row has (install {row.name}), or use the row "
         "that fits what is there.",
     )

@@ -17,7 +17,7 @@ from deployments.steps import Text
 
 FUSION = way("no_fusion", "关掉量化与归一化的融合。", "Switch off the fusion of quantization and norm.")
 NO_AIV = way("no_aiv", "不设置 HCCL_OP_EXPANSION_MODE。", "Leave HCCL_OP_EXPANSION_MODE out.")
-NEWER = job("install", "安装更新的、配套的栈。", "Install a newer stack whose parts go together.")
+NEWER = job("install", "安装更新的、配套的软件栈。", "Install a newer stack whose parts go together.")
 
 TABLE = (
     Known(
@@ -118,14 +118,14 @@ TABLE = (
         r"ascend_transport\.so: cannot open|"
         r"E40024: .{0,200}PY_SSIZE_T_CLEAN|Two accelerators cannot be used at the same time in PyTorch|"
         r"uses? NumPy 1\.x cannot be run in|`np\.float_` was removed|corrupted size vs\. prev_size",
-        Text("栈里的库互不相配。", "Libraries of the stack do not go together."),
+        Text("软件栈里的库互不相配。", "Libraries of the stack do not go together."),
         (INSTALL, CHECK),
     ),
     Known(
         "no-package",
         r"No module named '?(?P<package>vllm|torch|torch_npu|transformers|mindie_turbo)'?\s*$|"
         r"Please install vllm\[(?P<extra>\w+)\]",
-        Text("栈里缺少一个需要的包。", "The stack lacks a package that is needed."),
+        Text("软件栈里缺少一个需要的包。", "The stack lacks a package that is needed."),
         (INSTALL,),
     ),
     Known(

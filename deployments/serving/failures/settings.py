@@ -212,7 +212,7 @@ TABLE = (
         "architecture",
         r"Transformers does not recognize this architecture|architectures .{0,200} (are|is) not supported|"
         r"unsupported model type: \w+|Cannot find model module",
-        Text("这个栈的软件还不认识该模型的结构。", "This stack does not know the model's architecture."),
+        Text("这个软件栈的软件还不认识该模型的结构。", "This stack does not know the model's architecture."),
         (INSTALL, say("换一个受支持的模型。", "Serve a model that is supported.")),
     ),
     Known(
