@@ -301,7 +301,7 @@ def _ranked(judged: list[Candidate], ask: Ask, near: Near) -> list[Candidate]:
         fitting, alone = _in_sets(fitting, ask)
         left += alone
     fitting = [replace(one, why=(*one.why, *near.words(one)), order=order(one)) for one in fitting]
-    return fitting + sorted(left, key=lambda one: (len(one.codes), -one.free, one.server))
+    return fitting + sorted(left, key=lambda one: ("simulated" in one.codes, len(one.codes), -one.free, one.server))
 
 
 def _in_sets(fitting: list[Candidate], ask: Ask) -> tuple[list[Candidate], list[Candidate]]:

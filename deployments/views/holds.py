@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
 from console.errors import ConsoleError, Invalid
-from deployments.models import Hold, Server
+from deployments.models import Hold, Npu, Server
 from deployments.services import holds, npu_states
 from deployments.views.lookup import check_may_operate, find_server, only_server, user_of
 
@@ -30,7 +30,7 @@ def hold_new(request: HttpRequest) -> HttpResponse:
     """GET ?server=NAME&npu=BUS shows the form, POST makes it, or shows the form again with what was typed."""
     check_may_operate(request)
     sent = request.POST if request.method == "POST" else request.GET
-    name = sent.get("server", "") or only_server()
+    name = sent.get("server", "") or _only_with_npus()
     server = find_server(name) if name else None
     refusal: ConsoleError | None = None
     if request.method == "POST":
@@ -51,6 +51,12 @@ def hold_new(request: HttpRequest) -> HttpResponse:
         "refusal": refusal,
     }  # fmt: skip
     return render(request, "deployments/hold_new.html", context, status=refusal.status if refusal else 200)
+
+
+def _only_with_npus() -> str:
+    """The name of the one real server, where it has NPUs that could be kept; '' where a person has to choose."""
+    name = only_server()
+    return name if name and Npu.objects.filter(server__name=name).exists() else ""
 
 
 def _made(request: HttpRequest, server: Server | None) -> Hold:

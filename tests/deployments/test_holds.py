@@ -162,6 +162,15 @@ def test_beside_each_npu_stands_whether_it_is_free(as_operator, operator):
         assert words in form
 
 
+def test_the_one_real_server_is_offered_only_where_it_has_npus(db, as_operator):
+    own = npu_server("own", count=0)
+    npu_server("demo-1", simulated=True)
+    assert "NPUs of own" not in page(as_operator.get("/holds/new"))
+    own.delete()
+    npu_server("kp-2")
+    assert "NPUs of kp-2" in page(as_operator.get("/holds/new"))
+
+
 def test_a_viewer_reads_and_changes_nothing(kp, client, viewer, operator):
     hold = make(kp, operator)
     client.force_login(viewer)

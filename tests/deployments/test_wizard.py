@@ -166,6 +166,7 @@ def test_what_would_not_serve_is_not_started(client, seven, looked, given, words
     answer = client.post("/deployments/new", sent(seven, do="start", **given))
     text = answer.content.decode()
     assert answer.status_code in (400, 422) and words in text and "Some settings would not serve." in text
+    assert words in text.partition('class="refusal"')[2].partition("</form>")[0].partition("<section")[0]
     assert not Deployment.objects.exists()
 
 
