@@ -13,7 +13,7 @@ export class Filter {
     for (const name of ["level", "rank"]) viewer.part(name).addEventListener("change", (event) => { this[name] = event.target.value; this.apply(); });
     viewer.part("only").addEventListener("click", () => this.#only());
     viewer.part("unfilter").addEventListener("click", () => this.leave());
-    viewer.part("level").hidden = viewer.part("rank").hidden = viewer.part("only").hidden = !viewer.remote.has("filtered");
+    viewer.part("level").hidden = viewer.part("rank").hidden = !viewer.remote.has("filtered");
     // Asked when they are wanted: most readers only look at the end.
     for (const name of ["level", "rank"]) viewer.part(name).addEventListener("focus", () => this.load());
     viewer.part("tools").addEventListener("pointerenter", () => this.load());

@@ -129,6 +129,7 @@ export class Find {
     out.classList.toggle("local", Boolean(hits?.local));
     out.classList.toggle("busy", Boolean(busy));
     this.viewer.part("steps").hidden = !hits?.count;
+    this.viewer.part("only").hidden = Boolean(hits?.local) || !this.viewer.remote.has("filtered");
   }
 
   // Marks what was found in the element of a row.

@@ -9,6 +9,7 @@ export function tell(viewer) {
   const complete = !viewer.newest || (done && high >= total) || (viewer.ended && !total);
   viewer.part("status").textContent = viewer.problem || statusText(viewer, complete);
   viewer.root.classList.toggle("complete", complete);
+  viewer.pane.style.setProperty("--log-digits", Math.max(4, String(total).length));
   followButton(viewer, complete);
   here(viewer);
   viewer.filter.tell();
