@@ -8,6 +8,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser import stand_in
 from tests.browser.conftest import problems
 from tests.browser.test_job import ENDED, numbers, running, status, step, wait_in_view  # noqa: F401
 
@@ -35,7 +36,9 @@ def long(console):
 
 @pytest.fixture
 def opened(pages, long):
-    page = pages.open(long)
+    page = pages.open("/jobs/")
+    stand_in.serve(page, SPECIAL, LINES)
+    page.goto(long)
     wait_in_view(page, LINES)
     return page
 
@@ -119,11 +122,13 @@ def test_the_whole_log_is_searched(opened):
     expect(hits(opened)).to_have_text("no match")
 
 
-def test_a_bad_expression_is_answered_in_words_and_a_good_one_finds(opened):
+def test_a_bad_expression_is_answered_in_words_and_a_good_one_finds(opened, pages):
     opened.locator("[data-log=regex]").click()
     find(opened, "needle(")
-    expect(said(opened)).to_contain_text(".")
+    expect(said(opened)).to_contain_text("expression")
     expect(hits(opened)).to_have_text("")
+    assert all("422" in complaint for complaint in pages.complaints)
+    pages.complaints.clear()
     opened.keyboard.press("Escape")
     find(opened, r"needle .* shard \d$")
     expect(said(opened)).to_be_hidden()
@@ -161,13 +166,16 @@ def test_a_process_is_shown_alone_and_the_search_stays_in_it(opened):
     opened.locator("[data-log=rank]").select_option(option.get_attribute("value"))
     expect(opened.locator("[data-log=filter]")).to_be_visible()
     expect(opened.locator(".log-line").first).to_contain_text("Worker_TP3")
+    opened.locator(".log-lines").focus()
     find(opened, "worker failed")
     expect(hits(opened)).to_have_text("1 / 1")
     wait_in_view(opened, ERRORS[1])
 
 
 def test_without_the_console_the_loaded_lines_are_searched(quiet_pages, long):
-    page = quiet_pages.open(long)
+    page = quiet_pages.open("/jobs/")
+    stand_in.serve(page, SPECIAL, LINES)
+    page.goto(long)
     wait_in_view(page, LINES)
     page.route(re.compile("/(find|first-error|filtered)"), lambda route: route.abort())
     find(page, "batch of")
