@@ -123,7 +123,7 @@ def check(text: str) -> Site:
     if len(text.encode("utf-8", "replace")) > MOST_BYTES:
         raise Invalid(
             _("The rules are longer than %(n)s kB.") % {"n": MOST_BYTES // 1024},
-            _("Leave some out, or make them short."),
+            _("Leave some of them out."),
         )
     text = text.replace("\r\n", "\n")
     try:
