@@ -4,6 +4,7 @@ import { element, figure, t } from "../texts.js";
 import { Away, Refused } from "./remote.js";
 import { Sieve } from "./sieve.js";
 
+const ENOUGH = 100;  // lines, for any screen
 const LEVELS = { error: "Errors", warning: "Warnings", info: "Info", debug: "Debug" };
 
 export class Filter {
@@ -29,13 +30,23 @@ export class Filter {
     if (!viewer.remote.has("facets") || this.loading || total === this.known || (this.facets && viewer.store.total < 1.2 * this.known)) return;
     this.loading = true;
     try {
-      let facets;
-      do { facets = await viewer.remote.ask("facets", facets ? { after: facets.scanned_to } : {}); } while (facets.complete === false);
-      this.facets = facets;
+      this.facets = await this.#counted();
       this.known = total;
       this.#options();
     } catch { /* the choice stays as it is */ }
     this.loading = false;
+  }
+
+  // The server counts a second at a time; what each part tells is added up.
+  async #counted() {
+    const levels = {}, ranks = new Set();
+    for (let after = 0; ;) {
+      const part = await this.viewer.remote.ask("facets", { after });
+      for (const [name, n] of Object.entries(part.levels)) levels[name] = (levels[name] ?? 0) + n;
+      part.ranks.forEach((name) => ranks.add(name));
+      if (part.complete || part.scanned_to <= after) return { levels, ranks: [...ranks].sort((a, b) => a.localeCompare(b, "en", { numeric: true })) };
+      after = part.scanned_to;
+    }
   }
 
   #options() {
@@ -88,6 +99,8 @@ export class Filter {
     await sieve.tail();
     viewer.follow(true);
     this.#number(sieve).catch(() => {});
+    // One answer goes through a part of the log; what passes may stand far up.
+    while (sieve === viewer.shown && !sieve.atStart && sieve.rows.list.length < ENOUGH) await sieve.older();
   }
 
   // How many lines pass: a matter of seconds in a long log, so the count grows while it goes on.

@@ -54,7 +54,7 @@ export class Hits {
 
   async #toward(line, by) {
     for (let at = line; ;) {
-      const json = await this.#ask(by > 0 ? { after: at, n: 1 } : { before: Math.min(at, 10 ** 15), n: 1 });
+      const json = await this.#ask(by > 0 ? { after: at, n: 1, stop: 1 } : { before: Math.min(at, 10 ** 15), n: 1 });
       const lines = this.#lines(json);
       if (lines.length) return by > 0 ? lines[0] : lines.at(-1);
       if (json.complete || json.scanned_to === at || (by < 0 && json.scanned_to <= 1)) return null;
