@@ -141,8 +141,6 @@ def test_e_goes_to_the_first_error_of_the_whole_log(opened):
         opened.keyboard.press("e")
         wait_in_view(opened, line)
         expect(opened.locator(f"#L{line}")).to_have_class(re.compile("chosen"))
-    opened.locator("[data-log=level]").focus()
-    expect(opened.locator("[data-log=errors]")).to_have_text("2")
 
 
 def test_a_level_is_shown_alone_with_its_own_numbers_and_the_way_back(opened):

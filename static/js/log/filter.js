@@ -4,6 +4,7 @@ import { element, figure, t } from "../texts.js";
 import { Away, Refused } from "./remote.js";
 import { Sieve } from "./sieve.js";
 
+const PARTS = 8;       // answers of a second of work each
 const ENOUGH = 100;  // lines, for any screen
 const LEVELS = { error: "Errors", warning: "Warnings", info: "Info", debug: "Debug" };
 
@@ -17,7 +18,6 @@ export class Filter {
     viewer.part("level").hidden = viewer.part("rank").hidden = !viewer.remote.has("filtered");
     // Asked when they are wanted: most readers only look at the end.
     for (const name of ["level", "rank"]) viewer.part(name).addEventListener("focus", () => this.load());
-    viewer.part("tools").addEventListener("pointerenter", () => this.load());
   }
 
   // For searches within the view.
@@ -30,34 +30,36 @@ export class Filter {
     if (!viewer.remote.has("facets") || this.loading || total === this.known || (this.facets && viewer.store.total < 1.2 * this.known)) return;
     this.loading = true;
     try {
-      this.facets = await this.#counted();
+      await this.#counted();
       this.known = total;
-      this.#options();
     } catch { /* the choice stays as it is */ }
     this.loading = false;
   }
 
-  // The server counts a second at a time; what each part tells is added up.
+  // The server counts a second at a time; what each part tells is added up, and of a very long log PARTS must do.
   async #counted() {
     const levels = {}, ranks = new Set();
-    for (let after = 0; ;) {
+    for (let after = 0, n = 0; n < PARTS; n += 1) {
       const part = await this.viewer.remote.ask("facets", { after });
-      for (const [name, n] of Object.entries(part.levels)) levels[name] = (levels[name] ?? 0) + n;
+      for (const [name, count] of Object.entries(part.levels)) levels[name] = (levels[name] ?? 0) + count;
       part.ranks.forEach((name) => ranks.add(name));
-      if (part.complete || part.scanned_to <= after) return { levels, ranks: [...ranks].sort((a, b) => a.localeCompare(b, "en", { numeric: true })) };
+      const whole = part.complete || part.scanned_to <= after;
+      this.facets = { levels, whole, ranks: [...ranks].sort((a, b) => a.localeCompare(b, "en", { numeric: true })) };
+      this.#options();
+      if (whole) return;
       after = part.scanned_to;
     }
   }
 
   #options() {
-    const { levels = {}, ranks = [] } = this.facets ?? {};
+    const { levels = {}, ranks = [], whole = true } = this.facets ?? {}, count = (name) => `${figure(levels[name])}${whole ? "" : "+"}`;
     const known = Object.keys(LEVELS).filter((name) => name in levels || name === "error" || name === "warning");
-    fill(this.viewer.part("level"), this.level, [["", t("All levels")], ...known.map((name) => [name, `${t(LEVELS[name])}${name in levels ? ` (${figure(levels[name])})` : ""}`])]);
+    fill(this.viewer.part("level"), this.level, [["", t("All levels")], ...known.map((name) => [name, `${t(LEVELS[name])}${name in levels ? ` (${count(name)})` : ""}`])]);
     fill(this.viewer.part("rank"), this.rank, [["", t("All processes")], ...ranks.map((name) => [String(name), /^\d+$/.test(name) ? t("Rank %(n)s", { n: name }) : String(name)])]);
     this.viewer.part("rank").hidden = !this.viewer.remote.has("filtered") || (ranks.length < 1 && this.rank === "");
-    const errors = levels.error, badge = this.viewer.part("errors");
-    badge.hidden = errors === undefined;
-    badge.textContent = figure(errors ?? 0);
+    const badge = this.viewer.part("errors");
+    badge.hidden = !("error" in levels);
+    badge.textContent = badge.hidden ? "" : count("error");
   }
 
   #only() {
