@@ -11,8 +11,9 @@ MOST = 500  # characters
 MEMORY = 8 << 20  # bytes of one expression, prepared
 
 
-def compiled(pattern: str, *, case: bool = False) -> Any:
-    """A prepared expression for bytes of UTF-8, with `search` as in `re`. Raises Invalid."""
+def compiled(pattern: str, *, case: bool = False, lines: bool = False) -> Any:
+    """A prepared expression for bytes of UTF-8, with `search` as in `re`. With `lines` a text of many lines is searched
+    as if each stood alone. Raises Invalid."""
     if len(pattern) > MOST:
         raise Invalid(
             _("The expression is longer than %(n)s characters.") % {"n": MOST},
@@ -24,7 +25,8 @@ def compiled(pattern: str, *, case: bool = False) -> Any:
     options.max_mem = MEMORY
     options.log_errors = False
     try:
-        return re2.compile(pattern.encode("utf-8", "replace"), options)
+        options.never_nl = lines
+        return re2.compile((b"(?m)" if lines else b"") + pattern.encode("utf-8", "replace"), options)
     except re2.error as error:
         said = error.args[0] if error.args else ""
         why = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)

@@ -5,16 +5,21 @@ import json
 import re
 from typing import Any
 
+import re2
+
 ERROR = rb"\b(?:ERROR|CRITICAL|FATAL|Traceback)\b|\b\w*(?:Error|Exception)\b: |^\[failed\] |\berror: "
 WARNING = rb"\bWARN(?:ING)?\b|^\[warning\] "
 INFO = rb"\bINFO\b"
 DEBUG = rb"\bDEBUG\b|\bTRACE\b"
 LEVELS = ("error", "warning", "info", "debug")
-PATTERNS = tuple((name, re.compile(text)) for name, text in zip(LEVELS, (ERROR, WARNING, INFO, DEBUG), strict=True))
-# A line that has a level holds one of these, so that most are not looked at.
-WORDS = re.compile(
-    rb"ERROR|CRITICAL|FATAL|Traceback|Error|Exception|error: |\[failed\]|WARN|\[warning\]|INFO|DEBUG|TRACE"
-)
+PATTERNS = {name: re2.compile(text) for name, text in zip(LEVELS, (ERROR, WARNING, INFO, DEBUG), strict=True)}
+# Every line of a level holds one of these words. They are found ten times as fast as what makes it one of that level.
+WORDS = {
+    "error": re2.compile(rb"ERROR|CRITICAL|FATAL|Traceback|Error: |Exception: |\[failed\] |error: "),
+    "warning": re2.compile(rb"WARN|\[warning\] "),
+    "info": re.compile(rb"INFO"),
+    "debug": re.compile(rb"DEBUG|TRACE"),
+}
 PROCESS = re.compile(
     rb"\[[Rr]ank[ _]?(\d+)\]|\(((?:EngineCore|Worker|APIServer|ApiServer|DPCoordinator|Ray)\w*) pid=\d+"
     rb"|\[((?:TP|PP|DP|EP)\d+)[\]:]"
@@ -28,9 +33,9 @@ def of(kind: str, text: bytes) -> str:
         return of_event(text)
     if kind == "g":
         return "warning"
-    if kind not in ("o", "e", "s", "p") or WORDS.search(text) is None:
+    if kind not in ("o", "e", "s", "p"):
         return ""
-    return next((name for name, regex in PATTERNS if regex.search(text)), "")
+    return next((name for name, pattern in PATTERNS.items() if pattern.search(text)), "")
 
 
 def of_event(text: bytes) -> str:
@@ -50,6 +55,14 @@ def read_event(text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return event if isinstance(event, dict) else {}
+
+
+def words_of_process(name: str) -> Any:
+    """Finds what every line of that process holds."""
+    if name.isascii() and name.isdigit():
+        return re2.compile(rb"\[[Rr]ank[ _]?" + name.encode() + rb"\]")
+    escaped = re2.escape(name.encode("utf-8", "replace"))
+    return re2.compile(rb"\(" + escaped + rb" pid=|\[" + escaped + rb"[\]:]")
 
 
 def process_of(text: bytes) -> str:

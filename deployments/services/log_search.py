@@ -6,9 +6,11 @@ the text without colours; of progress that was redrawn its last state, of the co
 
 import re
 import time
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate, islice
 from typing import Any
 
 from console import regexes
@@ -57,56 +59,49 @@ class Found:
 
 
 class Matcher:
-    """A query, prepared. Raises Invalid for an expression that cannot be used."""
+    """A query, prepared. Raises Invalid for an expression that cannot be used.
+
+    `candidates` finds places in the texts of a whole chunk by the narrowest of what is asked for; `spans` judges one
+    line by all of it.
+    """
 
     def __init__(self, query: Query) -> None:
-        self.level, self.rank = query.level, query.rank
-        self.find = self._finder(query)
-        plain = query.text.encode("utf-8", "replace") if query.text and not query.regex else b""
-        self.needle = plain if query.case else plain.lower()
-        self.case = query.case
+        self.level, self.rank, self.case = query.level, query.rank, query.case
+        self.pattern = regexes.compiled(query.text, case=query.case, lines=True) if query.text and query.regex else None
+        needle = query.text.encode("utf-8", "replace") if query.text and not query.regex else b""
+        self.needle = needle if query.case else needle.lower()
+        self.process = log_levels.words_of_process(query.rank) if query.rank else None
+        self.is_empty = not (query.text or query.level or query.rank)
 
-    @staticmethod
-    def _finder(query: Query) -> Callable[[bytes], Iterator[tuple[int, int]]] | None:
-        if not query.text:
-            return None
-        if query.regex:
-            pattern = regexes.compiled(query.text, case=query.case)
-            return lambda text: (one.span() for one in pattern.finditer(text))
-        needle = query.text.encode("utf-8", "replace")
-        return _plain(needle if query.case else needle.lower(), query.case)
+    def candidates(self, texts: bytes) -> Iterator[int]:
+        if self.needle:
+            return _places(texts if self.case else texts.lower(), self.needle)
+        if self.pattern is not None:
+            return (one.start() for one in self.pattern.finditer(texts))
+        words = self.process if self.process is not None else log_levels.WORDS[self.level]
+        return (one.start() for one in words.finditer(texts))
 
-    def may_hold(self, raw: bytes) -> bool:
-        """Whether it is worth to look at the records of a chunk; colours may stand within a word."""
-        if not self.needle or b"\x1b" in raw or b"\tv\t" in raw:
-            return True
-        return self.needle in (raw if self.case else raw.lower())
-
-    def spans(self, kind: str, text: bytes) -> list[tuple[int, int]] | None:
-        """Where it stands in the text; None where the line does not pass."""
-        if self.level and log_levels.of(kind, text) != self.level:
+    def spans(self, kind: str, text: bytes, event: bytes) -> list[tuple[int, int]] | None:
+        """Where it stands in the text; None where the line does not pass. `event`: its raw text."""
+        if self.level and log_levels.of(kind, event if kind == "v" else text) != self.level:
             return None
         if self.rank and log_levels.process_of(text) != self.rank:
             return None
-        if self.find is None:
+        if self.needle:
+            looked = text if self.case else text.lower()
+            found = [(at, at + len(self.needle)) for at in islice(_places(looked, self.needle), MOST_SPANS)]
+        elif self.pattern is not None:
+            found = [one.span() for one in islice(self.pattern.finditer(text), MOST_SPANS)]
+        else:
             return []
-        found = []
-        for span in self.find(_words(text) if kind == "v" else text):
-            found.append(span)
-            if len(found) >= MOST_SPANS:
-                break
         return found or None
 
 
-def _plain(needle: bytes, case: bool) -> Callable[[bytes], Iterator[tuple[int, int]]]:
-    def found(text: bytes) -> Iterator[tuple[int, int]]:
-        looked = text if case else text.lower()
-        at = looked.find(needle)
-        while at >= 0:
-            yield at, at + len(needle)
-            at = looked.find(needle, at + len(needle))
-
-    return found
+def _places(texts: bytes, needle: bytes) -> Iterator[int]:
+    at = texts.find(needle)
+    while at >= 0:
+        yield at
+        at = texts.find(needle, at + len(needle))
 
 
 def _words(event: bytes) -> bytes:
@@ -122,25 +117,55 @@ def _words(event: bytes) -> bytes:
             for one in value:
                 yield from texts(one)
 
-    return "  ".join(texts(log_levels.read_event(event))).encode("utf-8", "replace")
+    words = "  ".join(texts(log_levels.read_event(event)))
+    return " ".join(words.split("\n")).encode("utf-8", "replace")
 
 
-def matches(matcher: Matcher, first: int, records: list[bytes]) -> Iterator[Hit]:
+def matches(matcher: Matcher, first: int, raw: bytes) -> Iterator[Hit]:
     """The hits among the records of one chunk, whose first line is `first`."""
-    for place, record in enumerate(records):
-        stamp, _, rest = record.partition(b"\t")
-        kind, parted, text = rest.partition(b"\t")
-        if not parted:
-            stamp, kind, text = b"0", b"o", record
-        if kind == b"g" and matcher.find is not None:
+    records = logs.records_of(raw)
+    texts = [_shown(record) for record in records]
+    starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
+    for place in _lines_of(matcher, b"\n".join(texts), starts, raw, records):
+        record = records[place]
+        kind = _kind(record)
+        if kind == b"g" and not matcher.is_empty and not matcher.level:
             continue
         if kind == b"p" and place + 1 < len(records) and _kind(records[place + 1]) in b"poe":
             continue  # redrawn by what follows
-        shown = ESCAPES.sub(b"", text) if b"\x1b" in text else text
-        spans = matcher.spans(kind.decode("ascii", "replace"), shown)
+        spans = matcher.spans(kind.decode("ascii", "replace"), texts[place], record[16:])
         if spans is not None:
-            ms = int(stamp) if stamp.isdigit() and len(stamp) < 16 else 0
-            yield Hit(first + place, ms, record, [] if kind == b"v" else _utf16(shown, spans))
+            yield Hit(first + place, _ms(record), record, [] if kind == b"v" else _utf16(texts[place], spans))
+
+
+def _lines_of(
+    matcher: Matcher, joined: bytes, starts: list[int], raw: bytes, records: list[bytes]
+) -> Iterator[int]:  # fmt: skip
+    """Places of records that may pass, in order, each once."""
+    if matcher.is_empty:
+        yield from range(len(records))
+        return
+    found = {bisect_right(starts, offset) - 1 for offset in matcher.candidates(joined)}
+    if matcher.level and not matcher.needle and matcher.pattern is None and (b"\tv\t" in raw or b"\tg\t" in raw):
+        found |= {place for place, record in enumerate(records) if _kind(record) in b"vg"}
+    yield from sorted(found)
+
+
+def _shown(record: bytes) -> bytes:
+    """The text of a record without colours; of an event its words."""
+    if record[13:14] == b"\t" and record[15:16] == b"\t":
+        kind, text = record[14:15], record[16:]
+    else:
+        kind, parted, text = record.partition(b"\t")[2].partition(b"\t")
+        text = text if parted else record
+    if kind == b"v":
+        return _words(text)
+    return ESCAPES.sub(b"", text) if b"\x1b" in text else text
+
+
+def _ms(record: bytes) -> int:
+    stamp = record.partition(b"\t")[0]
+    return int(stamp) if stamp.isdigit() and len(stamp) < 16 else 0
 
 
 def _kind(record: bytes) -> bytes:
@@ -176,18 +201,17 @@ def _down(
 ) -> Found:  # fmt: skip
     found, until, size = Found(scanned_to=after, total=total), time.monotonic() + budget_s, 0
     for first, last, raw in _chunks_down(head, after, total):
-        if matcher.may_hold(raw):
-            for hit in matches(matcher, first, logs.records_of(raw)):
-                if hit.line <= after or hit.line > total:
-                    continue
-                found.count += 1
-                if len(found.hits) < n and size < MOST_BYTES:
-                    found.hits.append(hit)
-                    size += len(hit.record)
-                if stop and (len(found.hits) >= n or size >= MOST_BYTES):
-                    found.scanned_to = hit.line
-                    found.complete = hit.line >= total
-                    return found
+        for hit in matches(matcher, first, raw):
+            if hit.line <= after or hit.line > total:
+                continue
+            found.count += 1
+            if len(found.hits) < n and size < MOST_BYTES:
+                found.hits.append(hit)
+                size += len(hit.record)
+            if stop and (len(found.hits) >= n or size >= MOST_BYTES):
+                found.scanned_to = hit.line
+                found.complete = hit.line >= total
+                return found
         found.scanned_to = max(found.scanned_to, min(last, total))
         if time.monotonic() > until:
             break
@@ -200,8 +224,7 @@ def _down(
 def _up(head: logs.Head, matcher: Matcher, before: int, n: int, total: int, budget_s: float) -> Found:
     found, until, size = Found(scanned_to=max(1, before), total=total), time.monotonic() + budget_s, 0
     for first, raw in _chunks_up(head, before):
-        here = matches(matcher, first, logs.records_of(raw)) if matcher.may_hold(raw) else iter(())
-        for hit in reversed([hit for hit in here if hit.line < before]):
+        for hit in reversed([hit for hit in matches(matcher, first, raw) if hit.line < before]):
             found.hits.insert(0, hit)
             size += len(hit.record)
             if len(found.hits) >= n or size >= MOST_BYTES:
@@ -259,9 +282,8 @@ def facets(head: logs.Head, after: int = 0, budget_s: float = BUDGET_S) -> Facet
     total, until = head.next_line - 1, time.monotonic() + budget_s
     found = Facets(scanned_to=after, total=total)
     for first, last, raw in _chunks_down(head, after, total):
-        for place, record in enumerate(logs.records_of(raw)):
-            if after < first + place <= total:
-                _count(found, record)
+        records = logs.records_of(raw)[max(0, after + 1 - first) : total + 1 - first]
+        _count(found, records)
         found.scanned_to = max(found.scanned_to, min(last, total))
         if time.monotonic() > until:
             return found
@@ -269,17 +291,21 @@ def facets(head: logs.Head, after: int = 0, budget_s: float = BUDGET_S) -> Facet
     return found
 
 
-def _count(found: Facets, record: bytes) -> None:
-    kind, parted, text = record.partition(b"\t")[2].partition(b"\t")
-    if not parted:
-        kind, text = b"o", record
-    if kind == b"p":
-        return
-    shown = ESCAPES.sub(b"", text) if b"\x1b" in text else text
-    if level := log_levels.of(kind.decode("ascii", "replace"), shown):
-        found.levels[level] += 1
-    if len(found.ranks) < MOST_RANKS and (process := log_levels.process_of(shown)):
-        found.ranks.add(process)
+def _count(found: Facets, records: list[bytes]) -> None:
+    """Levels by one look at all texts for each: the loudest of a line counts."""
+    printed = [_shown(record) for record in records if _kind(record) in b"oes"]
+    for record in records:
+        if _kind(record) in b"vg" and (level := log_levels.of(_kind(record).decode(), record[16:])):
+            found.levels[level] += 1
+    texts = b"\n".join(printed)
+    starts = list(accumulate((len(text) + 1 for text in printed), initial=0))
+    for level, words in log_levels.WORDS.items():
+        lines = {bisect_right(starts, one.start()) - 1 for one in words.finditer(texts)}
+        if n := sum(log_levels.of("o", printed[place]) == level for place in lines):
+            found.levels[level] += n
+    if len(found.ranks) < MOST_RANKS:
+        tokens = {one.group() for one in log_levels.PROCESS.finditer(texts)}
+        found.ranks.update(map(log_levels.process_of, tokens))
 
 
 def in_order(ranks: set[str]) -> list[str]:
