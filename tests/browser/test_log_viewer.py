@@ -8,7 +8,6 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser import stand_in
 from tests.browser.conftest import problems
 from tests.browser.test_job import ENDED, numbers, running, status, step, wait_in_view  # noqa: F401
 
@@ -36,9 +35,7 @@ def long(console):
 
 @pytest.fixture
 def opened(pages, long):
-    page = pages.open("/jobs/")
-    stand_in.serve(page, SPECIAL, LINES)
-    page.goto(long)
+    page = pages.open(long)
     wait_in_view(page, LINES)
     return page
 
@@ -171,9 +168,7 @@ def test_a_process_is_shown_alone_and_the_search_stays_in_it(opened):
 
 
 def test_without_the_console_the_loaded_lines_are_searched(quiet_pages, long):
-    page = quiet_pages.open("/jobs/")
-    stand_in.serve(page, SPECIAL, LINES)
-    page.goto(long)
+    page = quiet_pages.open(long)
     wait_in_view(page, LINES)
     page.route(re.compile("/(find|first-error|filtered)"), lambda route: route.abort())
     find(page, "batch of")
@@ -267,7 +262,7 @@ def test_the_keys_are_listed_and_modules_come_at_once(opened):
 
 
 @pytest.mark.parametrize(("theme", "language"), [("light", "zh-hans"), ("dark", "en")])
-def test_on_a_phone_the_tools_stand_in_a_sheet(pages, running, theme, language):  # noqa: F811
+def test_on_a_phone_the_tools_are_a_sheet(pages, running, theme, language):  # noqa: F811
     running.stored(running.send(step(1), *[("o", f"(Worker_TP{i % 4} pid=7) row {i} " + "y" * 80) for i in range(400)]))
     page = pages.open(running.path, theme=theme, language=language, width=360, height=740)
     wait_in_view(page, 402)
