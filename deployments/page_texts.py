@@ -81,6 +81,11 @@ MERGED_LOG = [
     _("The console does not answer. It is asked again."),
 ]
 
+# static/js/topics/shared_log.js
+SHARED_LOG = [
+    _("This link to a log works no longer."),
+]
+
 # static/js/topics/deployment.js
 DEPLOYMENT = [
     _("%(m)s min %(s)s s"),
