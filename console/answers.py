@@ -29,5 +29,8 @@ def file_in_parts(parts: Iterator[bytes], name: str, content_type: str) -> Strea
 
 
 async def _sent(parts: Iterator[bytes]) -> AsyncIterator[bytes]:
-    while part := await sync_to_async(next)(parts, b""):
+    def following() -> bytes:
+        return next(parts, b"")
+
+    while part := await sync_to_async(following)():
         yield part

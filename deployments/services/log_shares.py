@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -132,7 +132,7 @@ def of_replica(replica: Replica) -> list[LogShare]:
     return list(_rows().filter(piece__replica=replica)[:100])
 
 
-def _rows() -> Any:
+def _rows() -> QuerySet[LogShare]:
     more = ("attempt__job__server", "piece__replica__deployment", "piece__server", "made_by", "revoked_by")
     return LogShare.objects.select_related(*more)
 
