@@ -16,7 +16,10 @@ def merged(lines=400, replicas=3):
         server = Server.objects.update_or_create(name=f"kp-log-{n}", defaults={"clock_offset_s": offset})[0]
         ahead = round((offset or 0) * 1000)
         text = [
-            (i * 30 + n * 10 + ahead, f"INFO replica {n} step {i}" if i % 97 or n != 2 else f"ERROR replica {n} broke at {i}")
+            (
+                i * 30 + n * 10 + ahead,
+                f"INFO replica {n} step {i}" if i % 97 or n != 2 else f"ERROR replica {n} broke at {i}",
+            )
             for i in range(lines)
         ]
         head = log_rows.piece(log_rows.replica(made, n, server))
