@@ -156,11 +156,11 @@ def test_what_is_loaded_is_bounded_and_has_no_hole_up_and_down_again(run):
 def test_a_log_that_is_off_is_neither_shown_nor_asked_for(run):
     found = run("""
       await view.tail(600);
-      await view.switchOff("2.2");
+      await view.switchOff(["2.2"]);
       const gone = view.rows.some((row) => row.source === "2.2");
       await view.older();
       const still = view.rows.some((row) => row.source === "2.2"), whole = held(view.rows);
-      await view.switchOn("2.2", 600);
+      await view.switchOn(["2.2"], 600);
       return [gone, still, whole, held(view.rows), view.rows.filter((row) => row.source === "2.2").length];
     """)
     assert found == [False, False, 1400, 600, 200]

@@ -59,18 +59,20 @@ export class Many {
     });
   }
 
-  // Lets go of the lines of a log, and asks for no more of them.
-  switchOff(key) {
-    this.off.add(key);
+  // Lets go of the lines of these logs, and asks for no more of them.
+  switchOff(keys) {
+    keys.forEach((key) => this.off.add(key));
     return this.#turn(async () => {
-      this.rows = this.rows.filter((row) => row.source !== key);
-      this.before.delete(key);
-      this.after.delete(key);
+      this.rows = this.rows.filter((row) => !this.off.has(row.source));
+      keys.forEach((key) => { this.before.delete(key); this.after.delete(key); });
       this.changed("reset");
     });
   }
 
-  switchOn(key, n) { this.off.delete(key); return this.tail(n); }
+  switchOn(keys, n) {
+    keys.forEach((key) => this.off.delete(key));
+    return this.tail(n);
+  }
 
   async #ask(range) {
     const query = new URLSearchParams({ ...range, ...(this.off.size && { off: [...this.off].join(",") }) });

@@ -5,10 +5,10 @@ import { element, figure, t } from "../texts.js";
 export const COLOURS = 8;
 
 export class Sources {
-  // `turn(key, on)` is called when a switch is moved.
+  // `turn(keys, on)` is called when switches are moved.
   constructor(list, turn) {
     Object.assign(this, { list, turn, known: new Map() });
-    list.addEventListener("change", (event) => this.turn(event.target.value, event.target.checked));
+    list.addEventListener("change", (event) => this.turn([event.target.value], event.target.checked));
   }
 
   // Those of the newest answer: new ones are added, what is said of the others is said anew.
@@ -33,7 +33,9 @@ export class Sources {
   }
 
   all(on) {
-    for (const box of this.list.querySelectorAll("input")) if (box.checked !== on) { box.checked = on; this.turn(box.value, on); }
+    const boxes = [...this.list.querySelectorAll("input")].filter((box) => box.checked !== on);
+    boxes.forEach((box) => { box.checked = on; });
+    if (boxes.length) this.turn(boxes.map((box) => box.value), on);
   }
 }
 

@@ -13,7 +13,7 @@ const view = { times: "local", start: 0, folded: new Set() };
 let following = true, busy = 0, problem = "", cursor = null, shownFrom = null;
 
 const many = new Many({ url: config.lines, changed });
-const sources = new Sources(part("sources"), (key, on) => load(() => (on ? many.switchOn(key, FIRST) : many.switchOff(key))));
+const sources = new Sources(part("sources"), (keys, on) => load(() => (on ? many.switchOn(keys, FIRST) : many.switchOff(keys))));
 const scroller = new Scroller(part("lines"), drawn);
 
 function drawn(row) {
