@@ -92,6 +92,24 @@ ENGINE_LOG = [
     _("Draining"),
 ]
 
+# static/js/topics/merged_log.js, static/js/log/many.js and sources.js
+MERGED_LOG = [
+    _("Line %(n)s of %(name)s"),
+    _("No lines yet. They appear as the servers send them."),
+    _("Every log is switched off."),
+    _("%(n)s of %(total)s lines"),
+    _("no lines"),
+    _("its clock is %(n)s s fast, corrected"),
+    _("its clock is %(n)s s slow, corrected"),
+    _("its clock is not known"),
+    _("The console does not answer. It is asked again."),
+]
+
+# static/js/topics/shared_log.js
+SHARED_LOG = [
+    _("This link to a log works no longer."),
+]
+
 # static/js/topics/deployment.js
 DEPLOYMENT = [
     _("%(m)s min %(s)s s"),
