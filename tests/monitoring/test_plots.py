@@ -4,9 +4,10 @@ from datetime import timedelta
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.test import Client
 from django.utils import timezone
 
-from console.models import Alert
+from console.models import Alert, ApiToken
 from deployments.models import Job, Server
 from monitoring.models import Minute
 from monitoring.services import plots, rollups
@@ -98,3 +99,11 @@ def test_the_page_shows_times_servers_and_where_nothing_was_read(two, client, vi
     page = client.get("/servers/kp-01/plots/?span=86400&with=kp-02").content.decode()
     assert 'href="?span=3600&amp;with=kp-02"' in page and "This server alone" in page and "plotly.min.js" in page
     assert client.get("/servers/nobody/plots/").status_code == 404
+
+
+def test_rest_tells_the_same(two, viewer):
+    _row, token = ApiToken.make(viewer, "viewer")
+    rest = Client(headers={"Authorization": f"Bearer {token}"})
+    found = rest.get("/api/v1/servers/kp-01/history?span=3600").json()
+    assert last(found["npus"]["0.0"]["aicore"]) == 10
+    assert rest.get("/api/v1/servers/kp-01/history?span=no").status_code == 422
