@@ -54,8 +54,8 @@ def show(request: HttpRequest, name: str) -> HttpResponse:
     return _whole(find_server(name))
 
 
-@router.get("/servers/{name}/history", summary="Columns of its NPUs and engines over a time, and what happened then")
-def server_history(request: HttpRequest, name: str, since: str = "", until: str = "", span: str = "") -> HttpResponse:
+@router.get("/servers/{name}/series", summary="Columns of its NPUs and engines over a time, and what happened then")
+def server_series(request: HttpRequest, name: str, since: str = "", until: str = "", span: str = "") -> HttpResponse:
     """`since` and `until` in seconds since 1970, or `span` in seconds up to now (6 hours); null: nothing was heard."""
     asked = series.asked({"since": since, "until": until, "span": span})
     return Answer(plots.whole(find_server(name), *asked))

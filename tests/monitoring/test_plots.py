@@ -104,6 +104,6 @@ def test_the_page_shows_times_servers_and_where_nothing_was_read(two, client, vi
 def test_rest_tells_the_same(two, viewer):
     _row, token = ApiToken.make(viewer, "viewer")
     rest = Client(headers={"Authorization": f"Bearer {token}"})
-    found = rest.get("/api/v1/servers/kp-01/history?span=3600").json()
+    found = rest.get("/api/v1/servers/kp-01/series?span=3600").json()
     assert last(found["npus"]["0.0"]["aicore"]) == 10
-    assert rest.get("/api/v1/servers/kp-01/history?span=no").status_code == 422
+    assert rest.get("/api/v1/servers/kp-01/series?span=no").status_code == 422
