@@ -13,6 +13,7 @@ from tests.browser.test_job import ENDED, numbers, running, status, step, wait_i
 
 LINES = 2_000_000
 ERRORS = [700_123, 1_500_000]
+TENTH = [line // 10 for line in ERRORS]
 NEEDLES = [12, 650_000, 1_999_900]
 SPECIAL = {
     **{line: ["o", "the Needle of shard 7"] for line in NEEDLES},
@@ -31,6 +32,17 @@ def long(console):
     made = console.job(server="kp-01", by="olga", state="running")
     console.long_log(attempt=made["attempt"], lines=LINES, special=SPECIAL)
     return f"/jobs/{made['job']}/"
+
+
+@pytest.fixture
+def tenth(pages, console):
+    """The same log in a tenth of its length, for what goes through it several times."""
+    made = console.job(server="kp-01", by="olga", state="running")
+    special = {line // 10: record for line, record in SPECIAL.items()}
+    console.long_log(attempt=made["attempt"], lines=LINES // 10, special=special)
+    page = pages.open(f"/jobs/{made['job']}/")
+    wait_in_view(page, LINES // 10)
+    return page
 
 
 @pytest.fixture
@@ -140,31 +152,31 @@ def test_e_goes_to_the_first_error_of_the_whole_log(opened):
         expect(opened.locator(f"#L{line}")).to_have_class(re.compile("chosen"))
 
 
-def test_a_level_is_shown_alone_with_its_own_numbers_and_the_way_back(opened):
-    opened.locator("[data-log=level]").select_option("error")
-    expect(opened.locator("[data-log=filter-text]")).to_have_text("Errors 2 of 2,000,000 lines")
-    assert numbers(opened) == ERRORS
-    assert "level=error" in opened.url
-    opened.reload()
-    expect(opened.locator(".log-line > a")).to_have_text([str(line) for line in ERRORS])
-    opened.locator(f"#L{ERRORS[0]} > a").click()
-    opened.locator("[data-log=unfilter]").click()
-    wait_in_view(opened, ERRORS[0])
-    assert numbers(opened)[0] < ERRORS[0] - 20
-    assert "level" not in opened.url
+def test_a_level_is_shown_alone_with_its_own_numbers_and_the_way_back(tenth):
+    tenth.locator("[data-log=level]").select_option("error")
+    expect(tenth.locator("[data-log=filter-text]")).to_have_text("Errors 2 of 200,000 lines")
+    assert numbers(tenth) == TENTH
+    assert "level=error" in tenth.url
+    tenth.reload()
+    expect(tenth.locator(".log-line > a")).to_have_text([str(line) for line in TENTH])
+    tenth.locator(f"#L{TENTH[0]} > a").click()
+    tenth.locator("[data-log=unfilter]").click()
+    wait_in_view(tenth, TENTH[0])
+    assert numbers(tenth)[0] < TENTH[0] - 20
+    assert "level" not in tenth.url
 
 
-def test_a_process_is_shown_alone_and_the_search_stays_in_it(opened):
-    opened.locator("[data-log=rank]").focus()
-    option = opened.locator("[data-log=rank] option", has_text="TP3")
+def test_a_process_is_shown_alone_and_the_search_stays_in_it(tenth):
+    tenth.locator("[data-log=rank]").focus()
+    option = tenth.locator("[data-log=rank] option", has_text="TP3")
     expect(option).to_have_count(1)
-    opened.locator("[data-log=rank]").select_option(option.get_attribute("value"))
-    expect(opened.locator("[data-log=filter]")).to_be_visible()
-    expect(opened.locator(".log-line").first).to_contain_text("Worker_TP3")
-    opened.locator(".log-lines").focus()
-    find(opened, "worker failed")
-    expect(hits(opened)).to_have_text("1 / 1")
-    wait_in_view(opened, ERRORS[1])
+    tenth.locator("[data-log=rank]").select_option(option.get_attribute("value"))
+    expect(tenth.locator("[data-log=filter]")).to_be_visible()
+    expect(tenth.locator(".log-line").first).to_contain_text("Worker_TP3")
+    tenth.locator(".log-lines").focus()
+    find(tenth, "worker failed")
+    expect(hits(tenth)).to_have_text("1 / 1")
+    wait_in_view(tenth, TENTH[1])
 
 
 def test_without_the_console_the_loaded_lines_are_searched(quiet_pages, long):

@@ -98,11 +98,11 @@ export class Filter {
   async #fill() {
     const { viewer } = this, sieve = viewer.shown;
     this.count = null;
-    await sieve.tail();
+    await viewer.working(sieve.tail());
     viewer.follow(true);
-    this.#number(sieve).catch(() => {});
+    viewer.working(this.#number(sieve)).catch(() => {});
     // One answer goes through a part of the log; what passes may stand far up.
-    while (sieve === viewer.shown && !sieve.atStart && sieve.rows.list.length < ENOUGH) await sieve.older();
+    while (sieve === viewer.shown && !sieve.atStart && sieve.rows.list.length < ENOUGH) await viewer.working(sieve.older());
   }
 
   // How many lines pass: a matter of seconds in a long log, so the count grows while it goes on.

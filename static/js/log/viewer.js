@@ -157,11 +157,21 @@ export class Viewer {
     return Math.max(0, (this.scroller.top()?.row.n ?? 1) - 1);
   }
 
+  // Shows that the console goes through the log, for as long as `work` lasts.
+  async working(work) {
+    this.works = (this.works ?? 0) + 1;
+    this.root.classList.add("working");
+    try { return await work; } finally {
+      this.works -= 1;
+      this.root.classList.toggle("working", this.works > 0);
+    }
+  }
+
   // The first error of the log, then the next one, round and round.
   async error() {
     const from = this.place();
     let line;
-    try { line = await this.remote.errorAfter(from) ?? (from && await this.remote.errorAfter(0)); } catch (error) {
+    try { line = await this.working(this.remote.errorAfter(from)) ?? (from && await this.working(this.remote.errorAfter(0))); } catch (error) {
       if (error instanceof Refused) return this.say(error.message);
       if (!(error instanceof Away)) throw error;
       line = nextError(this.store.rows.list, from)?.n;
