@@ -10,8 +10,9 @@ from console import audit
 from console.answers import Answer, file_in_parts
 from console.errors import NotFound
 from deployments.asked import Strict, user_of
+from deployments.asked_logs import find_job, find_replica
 from deployments.batch_api import find_batch
-from deployments.models import Attempt, EngineLog, Job, Replica
+from deployments.models import Attempt, EngineLog
 from deployments.services import deployments, engine_logs, log_shares, log_zip, merged_logs
 from deployments.services.logs import MAX_LINES
 from deployments.services.merged_logs import MOST_TEXT, Many, Wanted
@@ -55,14 +56,14 @@ def _answer(many: Many, wanted: Merged) -> HttpResponse:
 
 @router.get("/jobs/{int:job_id}/zip", summary="All its logs with what is known of it, as a ZIP")
 def job_zip(request: HttpRequest, job_id: int) -> HttpResponseBase:
-    job = _job(job_id)
+    job = find_job(job_id)
     audit.record(user_of(request), "log.downloaded", job)
     return file_in_parts(log_zip.of_job(job), f"job-{job.pk}.zip", ZIP)
 
 
 @router.get("/deployments/{name}/replicas/{int:n}/zip", summary="All its logs with what is known of it, as a ZIP")
 def replica_zip(request: HttpRequest, name: str, n: int) -> HttpResponseBase:
-    replica = _replica(name, n)
+    replica = find_replica(name, n)
     audit.record(user_of(request), "log.downloaded", replica)
     return file_in_parts(log_zip.of_replica(replica), f"{replica.deployment.name}-replica-{replica.n}.zip", ZIP)
 
@@ -74,24 +75,24 @@ class NewShare(Strict):
 
 @router.get("/jobs/{int:job_id}/shares", summary="Links to its logs")
 def job_shares(request: HttpRequest, job_id: int) -> HttpResponse:
-    return Answer({"shares": [log_shares.as_json(one) for one in log_shares.of_job(_job(job_id))]})
+    return Answer({"shares": [log_shares.as_json(one) for one in log_shares.of_job(find_job(job_id))]})
 
 
 @router.post("/jobs/{int:job_id}/shares", summary="Make a link to its log, shown once", response={201: dict[str, Any]})
 def share_job(request: HttpRequest, job_id: int, new: NewShare) -> HttpResponse:
-    rows = _job(job_id).attempts.order_by("-n")
+    rows = find_job(job_id).attempts.order_by("-n")
     return _share(request, (rows.filter(pk=new.log) if new.log else rows).first(), new.hours)
 
 
 @router.get("/deployments/{name}/replicas/{int:n}/shares", summary="Links to its logs")
 def replica_shares(request: HttpRequest, name: str, n: int) -> HttpResponse:
-    return Answer({"shares": [log_shares.as_json(one) for one in log_shares.of_replica(_replica(name, n))]})
+    return Answer({"shares": [log_shares.as_json(one) for one in log_shares.of_replica(find_replica(name, n))]})
 
 
 @router.post("/deployments/{name}/replicas/{int:n}/shares", summary="Make a link to its log, shown once",
              response={201: dict[str, Any]})  # fmt: skip
 def share_replica(request: HttpRequest, name: str, n: int, new: NewShare) -> HttpResponse:
-    return _share(request, engine_logs.find(_replica(name, n), new.log), new.hours)
+    return _share(request, engine_logs.find(find_replica(name, n), new.log), new.hours)
 
 
 def _share(request: HttpRequest, head: Attempt | EngineLog | None, hours: int) -> HttpResponse:
@@ -107,22 +108,3 @@ def _share(request: HttpRequest, head: Attempt | EngineLog | None, hours: int) -
 @router.delete("/log-shares/{int:share_id}", summary="Withdraw a link")
 def revoke_share(request: HttpRequest, share_id: int) -> HttpResponse:
     return Answer(log_shares.as_json(log_shares.revoke(log_shares.find(share_id), by=user_of(request))))
-
-
-def _job(job_id: int) -> Job:
-    found = Job.objects.select_related("server", "requester").filter(pk=job_id).first() if job_id < 2**63 else None
-    if found is None:
-        raise NotFound(_("There is no job #%(id)s.") % {"id": job_id}, _("GET /api/v1/jobs lists them."))
-    return found
-
-
-def _replica(name: str, n: int) -> Replica:
-    rows = deployments.find(name).replica_set.select_related("deployment", "revision", "server")
-    found = rows.filter(n=n).first() if 0 < n < 2**31 else None
-    if found is None:
-        raise NotFound(
-            _("“%(name)s” has no replica %(n)s.") % {"name": name, "n": n},
-            _("GET /api/v1/deployments/NAME/replicas lists them."),
-            code="no_such_replica",
-        )
-    return found
