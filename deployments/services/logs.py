@@ -14,9 +14,9 @@ from typing import Any
 from django.db.models import QuerySet
 
 from deployments.chunks import LAST_MS
-from deployments.models import Attempt, EngineChunk, EngineLog, LogChunk
+from deployments.models import AgentLog, Attempt, EngineChunk, EngineLog, LogChunk
 
-Head = Attempt | EngineLog  # the row of a log: `next_line`, and its `chunks`
+Head = Attempt | EngineLog | AgentLog  # the row of a log: `next_line`, and its `chunks`
 
 MAX_LINES = 2000
 MAX_HELD = 1024 * 1024  # characters of a line that goes on and on
