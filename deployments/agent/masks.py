@@ -26,8 +26,9 @@ PLAIN = re.compile(
     rb"required|missing|invalid|incorrect|wrong|empty|unset|is|not|for|was|has|must|optional.*|os\.environ.*)",
     re.IGNORECASE,
 )
-NAMES = (b"password", b"passwd", b"pwd", b"secret", b"api_key", b"api-key", b"apikey", b"access_key", b"accesskey",
-         b"secret_key", b"private_key", b"credential", "密码".encode(), "口令".encode(), "密钥".encode())  # fmt: skip
+NAMES = (b"password", b"passwd", b"pwd", b"secret", b"credential")
+KEYS = (b"api_key", b"api-key", b"apikey", b"access_key", b"accesskey", b"private_key")  # looked for where “key” stands
+CHINESE = ("密码".encode(), "口令".encode(), "密钥".encode())  # all begin with the same byte
 # “token” is an everyday word of language models: alone, or behind these, it may be one of those that open doors.
 TOKEN_OF = re.compile(
     rb"(?:^|--|[^A-Za-z0-9_.\-]|(?:hf|hub|access|auth|api|bearer|refresh|session|csrf|private|modelscope|github|gitlab|join|x|ms)[_\-])$",
@@ -59,6 +60,8 @@ class Masks:
         self.known: list[bytes] = []
         self.know(known)
         own = tuple(name.lower().encode("utf-8", "replace") for name in names if len(name) > 2)
+        self.of_keys = [(name, self._named(name)) for name in KEYS]
+        self.in_chinese = [(name, self._named(name)) for name in CHINESE]
         self.finders: list[tuple[bytes, Callable[[bytes, bytes, int], Spans]]] = [
             *((name, self._named(name)) for name in (*NAMES, *own)),
             (b"token", self._token),
@@ -85,7 +88,10 @@ class Masks:
             data = self._without_keys(data)
         low = data.lower()
         spans: Spans = []
-        for word, find in self.finders:
+        finders = self.finders + self.of_keys if b"key" in low else self.finders
+        if b"\xe5" in low:
+            finders = finders + self.in_chinese
+        for word, find in finders:
             at = low.find(word)
             while at >= 0:
                 spans += find(data, low, at)
