@@ -34,6 +34,7 @@ def store(found: Mapping[int, Sequence[Chunk]], done: "Stored") -> None:
             if head.takes(chunk):
                 made.append(AgentChunk(log=head, first=chunk.first, n=chunk.n, data=chunk.data))
                 done.lines += chunk.n
+                done.agents.append((server_id, head.pk, chunk))
                 _fold(head, chunk)
             done.acked[key] = head.acknowledged
     AgentChunk.objects.bulk_create(made)

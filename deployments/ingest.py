@@ -38,6 +38,7 @@ class Stored:
     batches: set[int] = field(default_factory=set)  # in which something has moved
     engines: list[tuple[int, str, Chunk]] = field(default_factory=list)  # (replica id, id of its log, chunk)
     replicas: dict[int, int] = field(default_factory=dict)  # replica of which something has changed: its deployment
+    agents: list[tuple[int, str, Chunk]] = field(default_factory=list)  # (server, piece of its agent's log, chunk)
     lines: int = 0
 
     def add(self, other: "Stored") -> None:
@@ -46,6 +47,7 @@ class Stored:
         self.chunks += other.chunks
         self.jobs |= other.jobs
         self.engines += other.engines
+        self.agents += other.agents
         self.replicas |= other.replicas
         self.lines += other.lines
 
