@@ -11,7 +11,18 @@ from django.utils import timezone
 
 from console import alerts, own_alerts
 from console.models import ApiToken, KeptAnswer
-from deployments.services import agent_logs, clocks, engine_logs, enrol, holds, join_many, reconcile, refusals, retention, trust
+from deployments.services import (
+    agent_logs,
+    clocks,
+    engine_logs,
+    enrol,
+    holds,
+    join_many,
+    reconcile,
+    refusals,
+    retention,
+    trust,
+)
 from monitoring.models import Minute
 
 HISTORY_DAYS = 7

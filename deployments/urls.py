@@ -1,8 +1,8 @@
 from django.urls import include, path
 
 from deployments.views import (
-    agent_log,
     addresses,
+    agent_log,
     agents,
     batch_pages,
     campaign_pages,

@@ -32,10 +32,10 @@ from deployments.models.reservation import Hold, PortLease, Reservation
 from deployments.models.rotation import Phase, Rotation
 
 __all__ = [
-    "AgentChunk",
-    "AgentLog",
     "GONE",
     "SERVING",
+    "AgentChunk",
+    "AgentLog",
     "Approval",
     "Artifact",
     "ArtifactPlace",

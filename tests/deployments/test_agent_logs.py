@@ -58,8 +58,9 @@ def test_what_is_old_goes(server):
     assert AgentLog.objects.count() == agent_logs.KEPT_PIECES
 
 
-def test_a_viewer_reads_it_on_its_page_and_by_rest(client_of, server, piece):
-    reader = client_of("viewer")
+def test_a_viewer_reads_it_on_its_page_and_by_rest(client, viewer, server, piece):
+    client.force_login(viewer)
+    reader = client
     page = f"/servers/{server.name}/agent-log"
     assert reader.get(page).status_code == 200  # before there is any
     store(server, piece.chunk(("o", "link: <b>connected</b>")))

@@ -22,15 +22,34 @@ SECRETS = [
     f"ghp_{SECRET * 2}", f"MYSQL_PASSWORD='a b {SECRET}'", f"private_key={SECRET}", f"credential: {SECRET}",
 ]  # fmt: skip
 PLAIN = [
-    "Avg prompt throughput: 2031.5 tokens/s, Running: 3 reqs", "max_tokens=512, token_ids=[1, 2]",
+    "Avg prompt throughput: 2031.5 tokens/s, Running: 3 reqs",
+    "max_tokens=512, token_ids=[1, 2]",
     "eos_token='<|im_end|>'",
-    "tokenizer: /models/qwen3/tokenizer.json", "pad_token: <pad>, bos_token_id=151643", "num_secret_layers=3",
-    "sha256 9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53", "password: required", "api_key=None",
-    "unexpected token: <EOF>", "next token: helloworld", "basic configuration loaded", "token=128", "--max-num-batched-tokens 8192",
-    "http://10.1.1.2:8000/v1/models", "git clone https://gitee.com/ascend/x.git", "a risk-assessment-of-everything-here",
-    "task-0123456789abcdefgh", "the secret is out", "Please enter password:", "password is wrong", "forgot your password? yes",
-    "token: ${HF_TOKEN}", "password=%(password)s", "hf_config=Qwen3Config", "time 10:11:12 a@b", "speculative token: 3",
-]  # fmt: skip
+    "tokenizer: /models/qwen3/tokenizer.json",
+    "pad_token: <pad>, bos_token_id=151643",
+    "num_secret_layers=3",
+    "sha256 9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53",
+    "password: required",
+    "api_key=None",
+    "unexpected token: <EOF>",
+    "next token: helloworld",
+    "basic configuration loaded",
+    "token=128",
+    "--max-num-batched-tokens 8192",
+    "http://10.1.1.2:8000/v1/models",
+    "git clone https://gitee.com/ascend/x.git",
+    "a risk-assessment-of-everything-here",
+    "task-0123456789abcdefgh",
+    "the secret is out",
+    "Please enter password:",
+    "password is wrong",
+    "forgot your password? yes",
+    "token: ${HF_TOKEN}",
+    "password=%(password)s",
+    "hf_config=Qwen3Config",
+    "time 10:11:12 a@b",
+    "speculative token: 3",
+]
 
 
 @pytest.mark.parametrize("line", SECRETS)
