@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from console.models import ApiToken
 from deployments import ingest
 from deployments.models import AgentChunk, AgentLog, Server
 from deployments.services import agent_logs
@@ -67,6 +68,7 @@ def test_a_viewer_reads_it_on_its_page_and_by_rest(client, viewer, server, piece
     assert reader.get(page).context["log"]["piece"] == f"g{server.pk}-7"
     assert "connected" in reader.get(f"{page}/lines").json()["text"]
     assert b"connected" in b"".join(reader.get(f"{page}/raw").streaming_content)
-    answer = reader.get(f"/api/v1{page}")
+    token = ApiToken.make(viewer, viewer.role)[1]
+    answer = reader.get(f"/api/v1{page}", headers={"Authorization": f"Bearer {token}"})
     assert "connected" in answer.content.decode() and answer["X-Next-After"] == "1"
     assert reader.get(f"{page}?piece=g0-1").status_code == 404
