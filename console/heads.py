@@ -11,7 +11,7 @@ from django.utils import timezone
 from console import live
 from deployments.chunks import Chunk
 from deployments.ingest import Stored
-from deployments.models import Attempt, EngineLog, JobState
+from deployments.models import AgentLog, Attempt, EngineLog, JobState
 from deployments.services import jobs, replica_live
 
 LATELY_S = 60.0
@@ -31,6 +31,8 @@ class Heads:
             self.moved(f"job:{attempt.job_id}", attempt.pk, attempt.next_line - 1)
         for piece in EngineLog.objects.filter(done=False)[:MOST_SEEDED]:
             self.moved(f"replica:{piece.replica_id}", piece.pk, piece.next_line - 1)
+        for own in AgentLog.objects.filter(done=False)[:MOST_SEEDED]:
+            self.moved(f"agent:{own.server_id}", own.pk, own.next_line - 1)
 
     def moved(self, topic: str, attempt: str, last: int) -> None:
         self.heads[topic] = (attempt, last, time.monotonic())
@@ -39,6 +41,7 @@ class Heads:
         """(channel, message) for each chunk of a log, job, replica and batch that has moved."""
         made = [self._lines(f"job:{job_id}", chunk.attempt, chunk) for job_id, chunk in stored.chunks]
         made += [self._lines(f"replica:{replica}", piece, chunk) for replica, piece, chunk in stored.engines]
+        made += [self._lines(f"agent:{server}", piece, chunk) for server, piece, chunk in stored.agents]
         made += replica_live.replica_messages(stored.replicas)
         for job in stored.jobs.values():
             data = jobs.as_json(job)

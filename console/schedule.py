@@ -11,7 +11,18 @@ from django.utils import timezone
 
 from console import alerts, own_alerts
 from console.models import ApiToken, KeptAnswer
-from deployments.services import clocks, engine_logs, enrol, holds, join_many, reconcile, refusals, retention, trust
+from deployments.services import (
+    agent_logs,
+    clocks,
+    engine_logs,
+    enrol,
+    holds,
+    join_many,
+    reconcile,
+    refusals,
+    retention,
+    trust,
+)
 from monitoring.services import rollups
 
 ANSWER_HOURS = 24
@@ -88,8 +99,8 @@ def look_at_deployments() -> int:
 
 
 def prune_engine_logs() -> int:
-    """Old pieces of engines' logs go."""
-    return engine_logs.prune()
+    """Old pieces of the logs of engines and of agents go."""
+    return engine_logs.prune() + agent_logs.prune()
 
 
 def prune_deployments() -> int:

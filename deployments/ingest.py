@@ -16,7 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from console import untrusted
-from deployments import engine_ingest
+from deployments import agent_ingest, engine_ingest
 from deployments.chunks import EVENT, BadChunk, Chunk, events, exit_code, read_chunk
 from deployments.models import Attempt, Job, JobState, LogChunk, Server, Step
 from deployments.services import host_changes, serve_jobs, told
@@ -38,6 +38,7 @@ class Stored:
     batches: set[int] = field(default_factory=set)  # in which something has moved
     engines: list[tuple[int, str, Chunk]] = field(default_factory=list)  # (replica id, id of its log, chunk)
     replicas: dict[int, int] = field(default_factory=dict)  # replica of which something has changed: its deployment
+    agents: list[tuple[int, str, Chunk]] = field(default_factory=list)  # (server, piece of its agent's log, chunk)
     lines: int = 0
 
     def add(self, other: "Stored") -> None:
@@ -46,6 +47,7 @@ class Stored:
         self.chunks += other.chunks
         self.jobs |= other.jobs
         self.engines += other.engines
+        self.agents += other.agents
         self.replicas |= other.replicas
         self.lines += other.lines
 
@@ -58,7 +60,8 @@ def store(batch: Batch) -> Stored:
     done = Stored()
     read = {pk: list(_readable(pk, entries)) for pk, entries in batch.items()}
     of_engines = {pk: [chunk for chunk in chunks if engine_ingest.is_engine(chunk)] for pk, chunks in read.items()}
-    read = {pk: [chunk for chunk in chunks if not engine_ingest.is_engine(chunk)] for pk, chunks in read.items()}
+    of_agents = {pk: [chunk for chunk in chunks if agent_ingest.is_agent(chunk)] for pk, chunks in read.items()}
+    read = {pk: [chunk for chunk in chunks if not _is_no_job(chunk)] for pk, chunks in read.items()}
     wanted = {chunk.attempt for chunks in read.values() for chunk in chunks}
     with transaction.atomic():
         _move_cursors(batch)  # first, for it locks the servers: see row_locks.py
@@ -75,7 +78,12 @@ def store(batch: Batch) -> Stored:
         LogChunk.objects.bulk_create(rows)
         _save(done, attempts.values())
         engine_ingest.store(of_engines, done)
+        agent_ingest.store(of_agents, done)
     return done
+
+
+def _is_no_job(chunk: Chunk) -> bool:
+    return engine_ingest.is_engine(chunk) or agent_ingest.is_agent(chunk)
 
 
 def skip(batch: Batch) -> Stored:

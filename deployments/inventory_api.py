@@ -11,7 +11,17 @@ from console.errors import NotFound
 from console.models import User
 from deployments.asked import Strict, find_server, user_of
 from deployments.models import SavedFilter, Server
-from deployments.services import cleanup, filters, history, inventory, lifecycle, selection, servers
+from deployments.services import (
+    agent_logs,
+    cleanup,
+    engine_logs,
+    filters,
+    history,
+    inventory,
+    lifecycle,
+    selection,
+    servers,
+)
 
 router = Router(tags=["servers"])
 
@@ -61,6 +71,23 @@ class NewFilter(Strict):
 def show_cleanup(request: HttpRequest, name: str) -> HttpResponse:
     """Look by a job of the kind `cleanup_look`; remove by one of `cleanup` with `targets` and `seen` of this answer."""
     return Answer(cleanup.as_json(cleanup.newest(find_server(name))))
+
+
+@router.get("/servers/{name}/agent-log", summary="Lines of the log of a server's agent as text")
+def agent_log(
+    request: HttpRequest, name: str, piece: str = "", after: int | None = None, limit: int = 500
+) -> HttpResponse:
+    """Without `after` the last lines; `X-Next-After` goes on from there."""
+    kept = agent_logs.find(find_server(name), piece)
+    count = max(1, min(limit, engine_logs.MAX_LINES))
+    lines = None
+    if kept is not None:
+        lines = engine_logs.tail(kept, count) if after is None else engine_logs.after(kept, max(0, after), count)
+    response = HttpResponse(engine_logs.plain_text(lines) if lines else "", content_type="text/plain; charset=utf-8")
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["X-Piece"] = kept.pk if kept else ""
+    response.headers["X-Next-After"] = str(lines.first + lines.n - 1 if lines and lines.n else after or 0)
+    return response
 
 
 @router.get("/servers/gone", summary="Servers that were decommissioned")

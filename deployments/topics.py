@@ -20,8 +20,8 @@ from console.errors import NotFound
 from console.live import Present, Told, Topic, viewer
 from console.message import newest, newest_of_each
 from console.models import User
-from deployments.models import Attempt, Batch, Campaign, EngineLog, Enrolment, Job, JoinMany, Replica
-from deployments.services import deployment_json, engine_logs, logs, replica_live
+from deployments.models import AgentLog, Attempt, Batch, Campaign, EngineLog, Enrolment, Job, JoinMany, Replica, Server
+from deployments.services import agent_logs, deployment_json, engine_logs, logs, replica_live
 from deployments.services.jobs import as_json
 
 MOST_LINES = 500  # what a socket sends of the past; more than that the page fetches over HTTP, as it needs it
@@ -139,7 +139,22 @@ def replica_history(match: re.Match[str], attempt: str, after: int) -> Sequence[
     return _lines_after(EngineLog.objects.filter(pk=attempt, replica_id=int(match["id"])).first(), attempt, after)
 
 
+def present_agent(match: re.Match[str]) -> Present:
+    """The newest piece of the log of a server's agent. Raises NotFound."""
+    server = Server.objects.filter(pk=int(match["id"])).first()
+    if server is None:
+        raise NotFound(_("There is no such server."), _("Choose one from the list of servers."), code="no_such_server")
+    piece = agent_logs.newest(server)
+    return Present([], piece.pk if piece else None)
+
+
+def agent_history(match: re.Match[str], attempt: str, after: int) -> Sequence[Told]:
+    """The same as `history` of a piece of an agent's log."""
+    return _lines_after(AgentLog.objects.filter(pk=attempt, server_id=int(match["id"])).first(), attempt, after)
+
+
 TOPICS = [
+    Topic(r"agent:(?P<id>[1-9]\d{0,17})", viewer, present_agent, history=agent_history),
     Topic(r"doubt", viewer, present_doubt, conflate=newest),
     Topic(r"join:(?P<id>[1-9]\d{0,17})", administrator, present_join, conflate=newest),
     Topic(r"join-many:(?P<id>[1-9]\d{0,17})", administrator, present_join_many, conflate=newest),

@@ -2,6 +2,7 @@ from django.urls import include, path
 
 from deployments.views import (
     addresses,
+    agent_log,
     agents,
     batch_pages,
     campaign_pages,
@@ -70,6 +71,9 @@ urlpatterns = [
     path("servers/gone/", server_inventory.server_gone, name="server-gone"),
     path("servers/edit", servers_edit.servers_edit, name="servers-edit"),
     path("servers/<slug:name>/edit", server_inventory.server_edit, name="server-edit"),
+    path("servers/<slug:name>/agent-log", agent_log.agent_log, name="agent-log"),
+    path("servers/<slug:name>/agent-log/lines", agent_log.agent_lines, name="agent-lines"),
+    path("servers/<slug:name>/agent-log/raw", agent_log.agent_raw, name="agent-raw"),
     path("servers/<slug:name>/history", server_inventory.server_history, name="server-history"),
     path("servers/<slug:name>/drain", server_inventory.server_drain, name="server-drain"),
     path("servers/<slug:name>/drain/end", server_inventory.server_end_drain, name="server-drain-end"),

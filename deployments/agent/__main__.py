@@ -12,6 +12,7 @@ from pathlib import Path
 from deployments.agent import ROOT, chosen, code
 from deployments.agent.config import Config, ConfigError, load, spoken
 from deployments.agent.environment import passed_on
+from deployments.agent.own_log import OwnLog
 from deployments.agent.supervisor import AlreadyRunning, Program, Supervisor
 
 PARTS = ("sampler", "link", "worker")
@@ -52,7 +53,9 @@ def main(argv: list[str] | None = None) -> int:
         config = load(options.config)
         config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         make_way(config, sys.argv[1:] if argv is None else argv)
-        return Supervisor(programs(config), config.state_dir / "agent.lock", options.logs).run()
+        return Supervisor(
+            programs(config), config.state_dir / "agent.lock", options.logs, own_log=OwnLog(config.logs, config.masks)
+        ).run()
     except (ConfigError, AlreadyRunning) as error:
         print(spoken(error.text), file=sys.stderr)
         return 2

@@ -8,9 +8,11 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from deployments.agent import addresses, authorities, credentials, layers
 from deployments.agent.credentials import Pair
+from deployments.agent.masks import Masks
 from deployments.steps import Text
 
 log = logging.getLogger("config")
@@ -50,12 +52,19 @@ class Config:
     pin: str = ""
     addresses: tuple[str, ...] = ()
     before: Pair | None = None  # the console may still go by these
+    mask_names: tuple[str, ...] = ()  # of fields whose values are secrets of the site, beside those that masks.py knows
+    mask_values: tuple[str, ...] = ()  # what is to stand in no log
     origin: str = ""  # marks the keys of the file itself
 
     @property
     def keys(self) -> list[str]:
         """Those that may sign a payload."""
         return [self.key, *([self.before.key] if self.before else [])]
+
+    @property
+    def masks(self) -> Masks:
+        """For what programs print here: what must not be read in their lines."""
+        return Masks([*self.keys, urlsplit(self.redis_url).password or "", *self.mask_values], self.mask_names)
 
     @property
     def redis_options(self) -> dict[str, str]:
@@ -99,8 +108,10 @@ TYPES: dict[str, tuple[type, ...]] = {
     "console": (str,),
     "pin": (str,),
     "redis_ca": (str,),
+    "mask_names": (list, tuple),
+    "mask_values": (list, tuple),
 }
-OPTIONAL = {"interval_s", "simulated", "env", "redis_more", "console", "pin", "redis_ca"}
+OPTIONAL = {"interval_s", "simulated", "env", "redis_more", "console", "pin", "redis_ca", "mask_names", "mask_values"}
 
 
 def load(path: Path) -> Config:
@@ -140,10 +151,9 @@ def parse(path: Path, data: dict[str, Any]) -> Config:
             raise _bad(path, name, Text("类型不对", "is of the wrong type"))
     known = {name: data[name] for name in TYPES if name in data}
     _check(path, known)
-    more, config_ca = tuple(known.get("redis_more", ())), known.get("redis_ca", "")
-    return Config(
-        **{**known, "redis_more": more, "state_dir": Path(known["state_dir"]), "path": path, "config_ca": config_ca}
-    )
+    config_ca = known.get("redis_ca", "")
+    lists = {name: tuple(known.get(name, ())) for name in ("redis_more", "mask_names", "mask_values")}
+    return Config(**{**known, **lists, "state_dir": Path(known["state_dir"]), "path": path, "config_ca": config_ca})
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -176,6 +186,9 @@ def _check(path: Path, data: dict[str, Any]) -> None:
         raise _bad(path, "state_dir", Text("不是绝对路径", "is not an absolute path"))
     if not all(isinstance(value, str) for value in data.get("env", {}).values()):
         raise _bad(path, "env", Text("的值必须是文字", "must hold texts only"))
+    for name in ("mask_names", "mask_values"):
+        if not all(isinstance(value, str) for value in data.get(name, ())):
+            raise _bad(path, name, Text("必须是文字的列表", "must be a list of texts"))
     if any(addresses.problem(address) for address in data.get("redis_more", ())):
         raise _bad(path, "redis_more", Text("必须是 Redis 地址", "must hold addresses of Redis"))
     if data.get("redis_ca") and not authorities.is_authority(data["redis_ca"]):

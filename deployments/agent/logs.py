@@ -1,8 +1,10 @@
 """Where a supervisor puts its programs' lines: standard output, with a name before each, or files that turn over."""
 
+import contextlib
 import os
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -49,10 +51,13 @@ class LogFile:
 class Prefixer:
     """Whole lines of one program into a sink. A sink that breaks (closed terminal, full disk) stops nobody."""
 
-    def __init__(self, prefix: str, sink: Sink, *, stamped: bool = False) -> None:
+    def __init__(
+        self, prefix: str, sink: Sink, *, stamped: bool = False, also: Callable[[list[bytes]], None] | None = None
+    ) -> None:
         self.prefix = prefix.encode()
         self.sink = sink
         self.stamped = stamped
+        self.also = also  # is handed each line, too
         self.rest = b""
         self.count = 0  # bytes seen
         self.last: deque[str] = deque(maxlen=LAST_LINES)
@@ -80,3 +85,6 @@ class Prefixer:
             self.sink.flush()
         except (OSError, ValueError):
             pass
+        if self.also is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self.also(lines)

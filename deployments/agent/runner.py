@@ -44,6 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         if lock is None or not (write_pid(folder) if mark is None else take_up(folder, mark, config)):
             return 0  # another runner has or had this attempt, or it waits
         writer = SpoolWriter(folder / "lines")
+        writer.masks = config.masks
     except OSError as error:
         if error.errno not in FULL:
             raise

@@ -24,7 +24,9 @@ from deployments.agent import processes
 MAX_TEXT = 32 * 1024
 MAX_CHUNK = 64 * 1024
 ATTEMPT_ID = re.compile(r"a\d{1,18}-\d{1,6}-[0-9a-f]{8}")
-PIECE_ID = re.compile(r"e\d{1,18}-\d{1,9}")  # of an engine's log (`engines/folder.py`)
+PIECE_ID = re.compile(
+    r"(?:e\d{1,18}-|g)\d{1,9}"
+)  # of a log of an engine (`engines/folder.py`) or of the agent (`own_log.py`)
 NEW = ".new-"
 LOOK_AGAIN = "look-again"  # in the state folder: a job has changed what facts tell
 NO_ROOM = 75  # exit code of a runner that could not begin on a full disk, and left everything as it was

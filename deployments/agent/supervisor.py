@@ -4,6 +4,7 @@ Children die with the supervisor, however it dies; what has made a session of it
 Standard library only, one thread, no wake-up while nothing happens.
 """
 
+import functools
 import os
 import selectors
 import signal
@@ -18,6 +19,7 @@ from types import FrameType
 from deployments import locks
 from deployments.agent import processes
 from deployments.agent.logs import LogFile, Prefixer
+from deployments.agent.own_log import OwnLog
 from deployments.steps import Text
 
 FIRST_PAUSE_S = 0.5
@@ -99,6 +101,7 @@ class Supervisor:
     lock: Path | None
     log_folder: Path | None = None
     on_ready: Callable[[], None] | None = None
+    own_log: OwnLog | None = None  # gets the lines, too
     children: list[Child] = field(default_factory=list)
     stopping: bool = False
     hurried: bool = False
@@ -117,6 +120,8 @@ class Supervisor:
         finally:
             self._stop_all()
             self.selector.close()
+            if self.own_log is not None:
+                self.own_log.close()
             if held is not None:
                 os.close(held)
         return 0
@@ -146,11 +151,12 @@ class Supervisor:
         self.stopping = True
 
     def _output(self, name: str) -> Prefixer:
+        also = functools.partial(self.own_log.take, name) if self.own_log is not None else None
         if self.log_folder is None:
             width = max(len(program.name) for program in self.programs)
-            return Prefixer(f"{name:<{width}} | ", sys.stdout.buffer)
+            return Prefixer(f"{name:<{width}} | ", sys.stdout.buffer, also=also)
         self.log_folder.mkdir(parents=True, exist_ok=True)
-        return Prefixer("", LogFile(self.log_folder / f"{name}.log"), stamped=True)
+        return Prefixer("", LogFile(self.log_folder / f"{name}.log"), stamped=True, also=also)
 
     def _start_all(self) -> None:
         for child in self.children:

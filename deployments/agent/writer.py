@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from deployments.agent.masks import Masks
 from deployments.agent.spool import MAX_TEXT, event, record
 
 # Everything that is not text, but \t and ESC (colours): it would move the cursor of who reads the log raw,
@@ -53,15 +54,15 @@ class SpoolWriter:
         self.held: list[bytes | int] = []  # while the disk is full: events, and numbers of lost lines between them
         self.retry_at = 0.0
         self.last_owner = ""
+        self.masks = Masks()
 
     def event(self, name: str, **fields: Any) -> None:
         """An event record, on disk (or held for it) when this returns."""
-        self._add(record("v", event(name, **fields)), "v")
-        self.flush()
+        self.events(event(name, **fields))
 
     def events(self, *texts: str) -> None:
         """Several event records in one write: all of them are there, or none."""
-        self._add(b"".join(record("v", text) for text in texts), "v")
+        self._add(b"".join(record("v", self.masks.in_json(text)) for text in texts), "v")
         self.flush()
 
     def sync(self) -> bool:
@@ -78,7 +79,7 @@ class SpoolWriter:
 
     def line(self, kind: str, text: bytes) -> None:
         """One clean line, in pieces where it is longer than a record may be."""
-        first, *rest = pieces(text)
+        first, *rest = pieces(self.masks.masked(text))
         stamp = b"%d\t" % int(time.time() * 1000)
         self._add(b"%s%s\t%s\n" % (stamp, kind.encode(), first), kind)
         for piece in rest:
@@ -88,14 +89,14 @@ class SpoolWriter:
         """The next part of a line already begun: `+` where it stands right before, else a line of its own."""
         if self.last_owner != kind:
             return self.line(kind, text)
-        for piece in pieces(text):
+        for piece in pieces(self.masks.masked(text)):
             self._add(b"%d\t+\t%s\n" % (int(time.time() * 1000), piece), kind)
         return None
 
     def block(self, kind: str, text: bytes) -> None:
         """Many clean lines at once, each ended by a line end and no longer than a record: the fast way."""
         head = b"%d\t%s\t" % (int(time.time() * 1000), kind.encode())
-        self._add(head + text[:-1].replace(b"\n", b"\n" + head) + b"\n", kind)
+        self._add(head + self.masks.masked(text[:-1]).replace(b"\n", b"\n" + head) + b"\n", kind)
 
     def _add(self, data: bytes, owner: str) -> None:
         self.waiting.append(data)

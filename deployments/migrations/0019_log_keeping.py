@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0017_core'),
+        ('deployments', '0018_agent_logs'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -1,6 +1,7 @@
 """What an operator changes: servers and their NPUs, joining, jobs with their attempts, steps and logs, batches,
 campaigns, orders to agents, keys that change, packages of the vendor, models, deployments."""
 
+from deployments.models.agent_log import AgentChunk, AgentLog
 from deployments.models.approval import Approval, Decision
 from deployments.models.artifact import Artifact, ArtifactPlace, Via
 from deployments.models.batch import Batch, BatchState
@@ -34,6 +35,8 @@ from deployments.models.rotation import Phase, Rotation
 __all__ = [
     "GONE",
     "SERVING",
+    "AgentChunk",
+    "AgentLog",
     "Approval",
     "Artifact",
     "ArtifactPlace",

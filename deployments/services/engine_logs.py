@@ -21,7 +21,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from console.errors import NotFound
-from deployments.models import EngineLog, Replica
+from deployments.models import AgentLog, EngineLog, Replica
 from deployments.services.logs import MAX_LINES, Lines, PlainText, after, before, engine_chunks_after, tail
 
 __all__ = [
@@ -57,7 +57,7 @@ def find(replica: Replica, piece: str = "") -> EngineLog | None:
     return found
 
 
-def lines(log: EngineLog | None, after_line: int | None, before_line: int | None, n: int) -> dict[str, Any]:
+def lines(log: EngineLog | AgentLog | None, after_line: int | None, before_line: int | None, n: int) -> dict[str, Any]:
     """What the log viewer asks for: {attempt, first, n, total, text, done, state}; without a place the last lines."""
     if log is None:
         return {"attempt": None, "first": 1, "n": 0, "total": 0, "text": "", "done": False, "state": ""}

@@ -14,9 +14,9 @@ from typing import Any
 from django.db.models import QuerySet
 
 from deployments.chunks import LAST_MS
-from deployments.models import Attempt, EngineChunk, EngineLog, LogChunk
+from deployments.models import AgentChunk, AgentLog, Attempt, EngineChunk, EngineLog, LogChunk
 
-Head = Attempt | EngineLog  # the row of a log: `next_line`, and its `chunks`
+Head = Attempt | EngineLog | AgentLog  # the row of a log: `next_line`, and its `chunks`
 
 MAX_LINES = 2000
 MAX_HELD = 1024 * 1024  # characters of a line that goes on and on
@@ -109,6 +109,11 @@ def chunks_after(attempt_id: str, line: int, count: int = 8) -> list[tuple[int, 
 def engine_chunks_after(log_id: str, line: int, count: int = 8) -> list[tuple[int, int, list[bytes]]]:
     """The same of a piece of an engine's log."""
     return _next_chunks(EngineChunk.objects.filter(log_id=log_id), line, count)
+
+
+def agent_chunks_after(log_id: str, line: int, count: int = 8) -> list[tuple[int, int, list[bytes]]]:
+    """The same of a piece of an agent's log."""
+    return _next_chunks(AgentChunk.objects.filter(log_id=log_id), line, count)
 
 
 def _next_chunks(rows: QuerySet[Any], line: int, count: int) -> list[tuple[int, int, list[bytes]]]:

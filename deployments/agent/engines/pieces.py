@@ -27,14 +27,11 @@ LONGEST_OWN = 256
 
 
 class PieceWriter(SpoolWriter):
-    """Records in which the engine's key stands nowhere."""
+    """Records in which neither the engine's key stands nor another secret."""
 
     def __init__(self, path: Path, key: str) -> None:
         super().__init__(path)
-        self.key = key.encode() if len(key) >= 8 else b""
-
-    def _add(self, data: bytes, owner: str) -> None:
-        super()._add(data.replace(self.key, b"***") if self.key else data, owner)
+        self.masks.know([key])
 
     def lost(self, lines: int) -> None:
         self._add(spool.record("g", str(lines)), "g")
