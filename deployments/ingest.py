@@ -18,7 +18,7 @@ from django.utils import timezone
 from console import untrusted
 from deployments import engine_ingest
 from deployments.chunks import EVENT, BadChunk, Chunk, events, exit_code, read_chunk
-from deployments.models import Attempt, Job, JobState, LogChunk, Server, Step
+from deployments.models import Attempt, EngineLog, Job, JobState, LogChunk, Server, Step
 from deployments.services import host_changes, serve_jobs, told
 
 log = logging.getLogger(__name__)
@@ -38,6 +38,7 @@ class Stored:
     batches: set[int] = field(default_factory=set)  # in which something has moved
     engines: list[tuple[int, str, Chunk]] = field(default_factory=list)  # (replica id, id of its log, chunk)
     replicas: dict[int, int] = field(default_factory=dict)  # replica of which something has changed: its deployment
+    pieces: dict[str, EngineLog] = field(default_factory=dict)  # of engines' logs, that ended or said that they are ill
     lines: int = 0
 
     def add(self, other: "Stored") -> None:
@@ -47,6 +48,7 @@ class Stored:
         self.jobs |= other.jobs
         self.engines += other.engines
         self.replicas |= other.replicas
+        self.pieces |= other.pieces
         self.lines += other.lines
 
 
