@@ -14,9 +14,19 @@ from console.errors import ConsoleError
 from console.models import Alert
 from deployments.asked import Strict, find_server, user_of
 from deployments.models import Attempt, Server
-from deployments.services import faults, installs, inventory, selection, servers, stacks
+from deployments.services import (
+    benchmarks,
+    engine_logs,
+    faults,
+    installs,
+    inventory,
+    remedying,
+    selection,
+    servers,
+    stacks,
+)
 from deployments.stacks import plan
-from monitoring.services import cards, diagnosing, live_state, stack_holders
+from monitoring.services import cards, diagnosing, live_state, replica_diagnosing, stack_holders
 
 router = Router(tags=["servers"])
 
@@ -178,3 +188,18 @@ def job_diagnosis(request: HttpRequest, job_id: int) -> HttpResponse:
     attempt = Attempt.objects.filter(job_id=job_id).order_by("-n").first()
     found = diagnosing.of(attempt)
     return Answer({"job": job_id, "diagnosis": diagnosing.as_json(found) if found else None})
+
+
+@router.get(
+    "/deployments/{name}/replicas/{int:n}/diagnosis",
+    summary="What is known of a replica by its engine's log, best first",
+)
+def replica_diagnosis(request: HttpRequest, name: str, n: int, log: str = "") -> HttpResponse:
+    """Of the piece of the log that `log` names (`e7-2`), else of the one that ended badly last; null where none did."""
+    replica = remedying.find_replica(benchmarks.find_deployment(name), n)
+    if log:
+        found = replica_diagnosing.of_piece(engine_logs.find(replica, log))
+    else:
+        found = replica_diagnosing.newest([replica]).get(replica.pk)
+    told = diagnosing.as_json(found) if found else None
+    return Answer({"deployment": name, "replica": n, "diagnosis": told})

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 from deployments.views.lookup import user_of
 from monitoring import diagnoses
 from monitoring.models import Diagnosis
-from monitoring.services import diagnosing
+from monitoring.services import diagnosed_places, diagnosing
 
 DAYS = (1, 7, 30, 90)
 SHOWN = 50
@@ -21,11 +21,11 @@ SHOWN = 50
 
 @require_POST
 def diagnosis_judge(request: HttpRequest, pk: int) -> HttpResponse:
-    diagnosis = get_object_or_404(Diagnosis.objects.select_related("attempt__job"), pk=pk)
+    diagnosis = get_object_or_404(diagnosing.rows(), pk=pk)
     right = request.POST.get("right") == "1"
     diagnosing.judge(diagnosis, right, request.POST.get("note", ""), by=user_of(request))
     messages.success(request, _("Thank you. What you said is kept with the log."))
-    return redirect("deployments:job-detail", diagnosis.attempt.job_id)
+    return redirect(diagnosed_places.address(diagnosis))
 
 
 @require_GET

@@ -1,6 +1,5 @@
 """Where something went wrong: server, stack and model of a log, and the pages that show it."""
 
-from typing import Any
 
 from django.urls import reverse
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from console import audit
@@ -22,7 +23,7 @@ from deployments.services import jobs, logs, replica_alerts
 from monitoring import diagnoses
 from monitoring.diagnoses import agreeing
 from monitoring.models import Diagnosis
-from monitoring.services import diagnosed_places
+from monitoring.services import diagnosed_places, explaining
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +119,11 @@ def _of_tables(piece: EngineLog) -> list[dict[str, Any]]:
 
 
 def write(head: Log, findings: list[dict[str, Any]]) -> Diagnosis:
+    """Its diagnosis with these rows, and with what can be said of the devices, ranks and peers that they name."""
     best = findings[0]["id"] if findings else ""
+    if any(one.get("details") for one in findings):
+        places = explaining.places_of(head)
+        findings = [{**one, "explained": explaining.explained(one, places)} for one in findings]
     which = {"piece" if isinstance(head, EngineLog) else "attempt": head}
     first = {"found": best, "findings": findings, **diagnosed_places.of(head)}
     row, made = Diagnosis.objects.get_or_create(**which, defaults=first)
@@ -130,11 +135,16 @@ def write(head: Log, findings: list[dict[str, Any]]) -> Diagnosis:
     return row
 
 
+def rows() -> QuerySet[Diagnosis]:
+    """With all that says where each belongs."""
+    return Diagnosis.objects.select_related("said_by", "attempt__job__server", "piece__replica__deployment")
+
+
 def of(attempt: Attempt | None) -> Diagnosis | None:
     """What is known of a failed run; None of one that did not fail, or was not looked at."""
     if attempt is None or attempt.state != JobState.FAILED:
         return None
-    return Diagnosis.objects.filter(attempt=attempt).select_related("said_by").first()
+    return rows().filter(attempt=attempt).first()
 
 
 def judge(diagnosis: Diagnosis, right: bool, note: str = "", *, by: User) -> Diagnosis:

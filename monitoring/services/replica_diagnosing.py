@@ -23,7 +23,7 @@ WAYS = {  # a setting that a rule would have changed: the way by which its value
 def of_piece(piece: EngineLog | None) -> Diagnosis | None:
     if piece is None:
         return None
-    return Diagnosis.objects.filter(piece=piece).select_related("said_by", "piece__replica__deployment").first()
+    return diagnosing.rows().filter(piece=piece).first()
 
 
 def newest(replicas: Iterable[Replica]) -> dict[int, Diagnosis]:
@@ -33,8 +33,8 @@ def newest(replicas: Iterable[Replica]) -> dict[int, Diagnosis]:
         return {}
     last = Diagnosis.objects.filter(piece__replica=OuterRef("pk")).order_by("-made_at", "-pk").values("pk")[:1]
     wanted = Replica.objects.filter(pk__in=ill).annotate(last=Subquery(last)).values("last")
-    rows = Diagnosis.objects.filter(pk__in=wanted).select_related("said_by", "piece__replica__deployment")
-    return {row.piece.replica_id: row for row in rows if row.piece is not None}
+    found = diagnosing.rows().filter(pk__in=wanted)
+    return {row.piece.replica_id: row for row in found if row.piece is not None}
 
 
 @replica_causes.knows

@@ -10,7 +10,6 @@ from django.utils import translation
 from console import alerts
 from console.models import Alert, ApiToken, User
 from deployments import ingest
-from deployments.models import EngineLog
 from deployments.services import remedying, replica_alerts
 from monitoring.models import Diagnosis
 from monitoring.services import diagnosing
@@ -115,3 +114,106 @@ def test_who_comes_in_the_middle_reads_the_stored_piece(row):
     stored(diagnosing.Watch(), row, piece.chunk(("o", "one"), ("e", CAUSE)))
     stored(diagnosing.Watch(), row, piece.chunk(("o", "later")), piece.ended())
     assert Diagnosis.objects.get().findings[0]["line"] == 2
+
+
+def test_where_the_tables_say_the_same_one_is_kept_with_its_sums(row, client):
+    found = failed(row, SHORT)
+    remedying.run(found.piece_id, True)
+    found.refresh_from_db()
+    row.refresh_from_db()
+    assert [one["line"] for one in found.findings] == [1]
+    assert found.findings[0]["table"] == row.findings[0]["id"] == "context-estimate"
+    shown = remedying.shown(row)
+    assert len(shown) == 1 and shown[0].finding.cause.en == found.findings[0]["cause"]["en"]
+    assert any(offer.change for offer in shown[0].offers)
+    client.force_login(User.objects.create(username="olga", role="operator"))
+    page = client.get(f"/deployments/qwen/replicas/1/log?piece={found.piece_id}").content.decode()
+    key = next(offer.key for offer in shown[0].offers if offer.change)
+    assert f'href="/deployments/qwen/replicas/1/remedy#{key}"' in page
+    assert f'id="{key}"' in client.get("/deployments/qwen/replicas/1/remedy").content.decode()
+
+
+def test_what_the_tables_alone_know_is_the_diagnosis(row):
+    found = failed(row, "ZebraError: stripes")
+    assert found.found == ""
+    remedying.run(found.piece_id, True)
+    found.refresh_from_db()
+    assert found.found == "unknown"
+
+
+def test_the_log_page_shows_the_card_of_its_own_piece(row, client):
+    watch = diagnosing.Watch()
+    first, second = failed(row, CAUSE + "<script>", watch=watch), failed(row, "fine", n=2, watch=watch)
+    client.force_login(User.objects.create(username="olga", role="operator"))
+    page = client.get(f"/deployments/qwen/replicas/1/log?piece={first.piece_id}").content.decode()
+    assert "NNAL (ATB) is not installed" in page and 'href="#L1"' in page and "&lt;script&gt;" in page
+    assert "Was this right?" in page
+    page = client.get(f"/deployments/qwen/replicas/1/log?piece={second.piece_id}").content.decode()
+    assert "Nothing in the log is known as a cause" in page
+
+
+def test_the_deployment_page_shows_it_beside_the_reason_and_links_the_line(row, client):
+    found = failed(row, "fine", CAUSE)
+    row.state = "failed"
+    row.save()
+    client.force_login(User.objects.create(username="vera", role="viewer"))
+    page = client.get("/deployments/qwen/").content.decode()
+    assert f'href="/deployments/qwen/replicas/1/log?piece={found.piece_id}#L2"' in page
+    assert "NNAL (ATB) is not installed" in page
+    assert "kind=install" not in page and "/remedy#" not in page  # a viewer may do nothing
+
+
+def test_the_page_asks_as_often_for_many_replicas(row, client, django_assert_max_num_queries):
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    client.force_login(User.objects.create(username="olga", role="operator"))
+    failed(row, CAUSE)
+    with CaptureQueriesContext(connection) as one:
+        client.get("/deployments/qwen/")
+    for n in range(2, 5):
+        row.pk, row.n, row.state = None, n, "failed"
+        row.save()
+        failed(row, CAUSE)
+    with CaptureQueriesContext(connection) as many:
+        client.get("/deployments/qwen/")
+    assert len(many) <= len(one) + 1  # its jobs are asked for
+
+
+def test_the_alert_names_the_cause_and_leads_to_the_line(row):
+    row.state, row.reason = "failed", ["启动失败", "It did not start"]
+    row.save()
+    replica_alerts.fire(row)
+    alert = Alert.objects.get()
+    assert (alert.what[1], alert.link) == ("Replica 1 of qwen on kp-01 failed: It did not start", "/deployments/qwen/")
+    found = failed(row, "fine", CAUSE)
+    replica_alerts.renew(row)  # as after the commit
+    alert.refresh_from_db()
+    assert "NNAL (ATB) is not installed" in alert.what[1] and "NNAL" in alert.what[0]
+    assert alert.link == f"/deployments/qwen/replicas/1/log?piece={found.piece_id}#L2"
+    assert alert.do[1] == found.findings[0]["remedies"][0]["en"] and alert.count == 1
+    alerts.resolve("replica-failed", f"deployment:{row.deployment_id}")
+    replica_alerts.renew(row)
+    assert not Alert.objects.filter(ended_at=None).exists()
+
+
+def test_people_say_whether_it_was_right(row, client):
+    found = failed(row, CAUSE)
+    client.force_login(User.objects.create(username="olga", role="operator"))
+    answer = client.post(reverse("monitoring:diagnosis-judge", args=[found.pk]), {"right": "1"})
+    assert answer.url == f"/deployments/qwen/replicas/1/log?piece={found.piece_id}"
+    found.refresh_from_db()
+    assert found.right is True
+
+
+def test_rest_tells_it(row, client):
+    _token, text = ApiToken.make(User.objects.create(username="vera", role="viewer"), "viewer")
+    auth = {"HTTP_AUTHORIZATION": f"Bearer {text}"}
+    address = "/api/v1/deployments/qwen/replicas/1/diagnosis"
+    assert client.get(address, **auth).json()["diagnosis"] is None
+    found = failed(row, CAUSE)
+    told = client.get(address, **auth).json()["diagnosis"]
+    assert (told["log"], told["findings"][0]["id"]) == (found.piece_id, "nnal-missing")
+    assert client.get(f"{address}?log={found.piece_id}", **auth).json()["diagnosis"]["id"] == found.pk
+    assert client.get(f"{address}?log=e1-99", **auth).status_code == 404
+    assert client.get("/api/v1/deployments/qwen/replicas/9/diagnosis", **auth).status_code == 404
