@@ -26,7 +26,7 @@ from deployments.services import (
     stacks,
 )
 from deployments.stacks import plan
-from monitoring.services import cards, diagnosing, live_state, replica_diagnosing, stack_holders
+from monitoring.services import cards, diagnosing, diagnosis_list, live_state, replica_diagnosing, stack_holders
 
 router = Router(tags=["servers"])
 
@@ -203,3 +203,16 @@ def replica_diagnosis(request: HttpRequest, name: str, n: int, log: str = "") ->
         found = replica_diagnosing.newest([replica]).get(replica.pk)
     told = diagnosing.as_json(found) if found else None
     return Answer({"deployment": name, "replica": n, "diagnosis": told})
+
+
+@router.get(
+    "/diagnoses", summary="What went wrong in some days: by rule, day, server, stack and model, with the newest"
+)
+def diagnoses(
+    request: HttpRequest, days: int = 7, found: str = "", server: str = "", stack: str = "", model: str = "",
+    kind: str = "",
+) -> HttpResponse:  # fmt: skip
+    """`days` is 1, 7, 30 or 90. `found` is the id of a rule, `-` for what nobody knows; `kind` that of a job, or
+    `engine`."""
+    given = {"days": str(days), "found": found, "server": server, "stack": stack, "model": model, "kind": kind}
+    return Answer(diagnosis_list.as_json(diagnosis_list.look(diagnosis_list.read(given))))

@@ -24,8 +24,8 @@ class Diagnosis(models.Model):
     """What is known of a failed run by its log: of an attempt at a job, or of one piece of an engine's log.
 
     `findings`: the shape of diagnoses.Finding.as_json, best first. `found`: id of the best rule, '' where nobody knows
-    what is wrong. `right`: what people said of it. `server`, `kind`, `stack` and `model` are as they were then, '' where
-    that is not known: lists of many ask no other table.
+    what is wrong. `right`: what people said of it. `server`, `kind`, `stack` and `model` are as they were then, ''
+    where that is not known: lists of many ask no other table.
     """
 
     attempt = models.OneToOneField(Attempt, null=True, on_delete=models.CASCADE, related_name="diagnosis")

@@ -1,6 +1,5 @@
 """Where something went wrong: server, stack and model of a log, and the pages that show it."""
 
-
 from django.urls import reverse
 
 from deployments.models import Artifact, Attempt, Deployment, EngineLog, Job, Replica, Server

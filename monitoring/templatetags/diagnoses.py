@@ -51,6 +51,17 @@ def page_of(diagnosis: Diagnosis) -> str:
 
 
 @register.filter
+def line_of(diagnosis: Diagnosis) -> str:
+    """The decisive line in its log."""
+    return diagnosed_places.of_line(diagnosis)
+
+
+@register.filter
+def sum_of(counts: dict[str, int]) -> int:
+    return sum(counts.values())
+
+
+@register.filter
 def in_language(words: dict[str, str]) -> str:
     """Of {"zh", "en"} the reader's."""
     from console.language import pick
