@@ -64,7 +64,7 @@ def merged(rules: Iterable[Mapping[str, Any]], tables: Iterable[Mapping[str, Any
 
 
 def _is_same(rule: Mapping[str, Any], ours: Mapping[str, Any]) -> bool:
-    return SAME.get(rule["id"]) == ours["table"] or rule["line"] == ours["line"]
+    return SAME.get(str(rule["id"])) == ours["table"] or bool(rule["line"] == ours["line"])
 
 
 def _one_of(rule: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:

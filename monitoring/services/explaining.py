@@ -127,7 +127,7 @@ def _named(place: Place, position: int) -> Npu | None:
         return _npu(place.server, position)
     if position >= len(place.npus):
         return None
-    rows = reserved.present(place.server.npus.order_by("device_index"))
+    rows = list(place.server.npus.order_by("-seen_at"))  # one that is lost is mostly the one in question
     wanted = str(place.npus[position]).upper()
     return next((npu for npu in rows if reserved.name_of(npu, rows).upper() == wanted), None)
 
