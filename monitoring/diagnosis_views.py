@@ -33,7 +33,7 @@ def diagnosis_list_page(request: HttpRequest) -> HttpResponse:
         "plot": diagnosis_plot.drawn(found.days, found.series),
         "series": [(f"part-{n}", name) for n, name in enumerate(found.series, 1)],
         "rows": [(row, filters.address(found=row.found or diagnosis_list.UNKNOWN)) for row in found.rows],
-        "places": [
+        "by_place": [
             (name, [(value, n, filters.address(**{name: value})) for value, n in values])
             for name, values in found.places.items()
         ],

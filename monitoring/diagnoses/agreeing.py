@@ -4,7 +4,9 @@ engines, of which they work remedies out. Where both say the same of a log, the 
 Rows are what is kept: those of rules as scan.Finding.as_json, those of tables as serving.findings.Finding.as_json.
 """
 
-from collections.abc import Iterable, Mapping
+import re
+import string
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from deployments.serving.failures import FOLLOWS
@@ -41,6 +43,30 @@ SAME = {  # rule: finding of the tables that means the same
 RANKS = {known.id: known.rank for known in TABLES}
 ROOT_SCORE, ECHO_SCORE, MEANT_SCORE, NAMELESS_SCORE = 82, 55, 60, 10
 MOST = 5
+
+
+def says(row: Mapping[str, Any], reason: Any) -> bool:
+    """Whether a reason, [zh, en], that a server gave by the tables says the same as this row, or its very words."""
+    if not isinstance(reason, (list, tuple)) or len(reason) != 2:
+        return False
+    given = str(reason[1])
+    if row["cause"]["en"] in given:
+        return True
+    name = row.get("table") or SAME.get(str(row["id"]))
+    known = next((one for one in TABLES if one.id == name), None)
+    return known is not None and re.search(_pattern(known.cause.en), given) is not None
+
+
+def _pattern(text: str) -> str:
+    """A text with names in braces as it stands when they are filled in."""
+    return "".join(".{1,200}?" if name else re.escape(part) for part, name in _parts(text))
+
+
+def _parts(text: str) -> Iterator[tuple[str, str]]:
+    for part, name, _spec, _conversion in string.Formatter().parse(text):
+        yield part, ""
+        if name:
+            yield "", name
 
 
 def merged(rules: Iterable[Mapping[str, Any]], tables: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

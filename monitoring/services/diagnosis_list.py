@@ -15,7 +15,7 @@ from monitoring.models import Diagnosis
 from monitoring.services import diagnosed_places, diagnosing
 
 DAYS = (1, 7, 30, 90)
-RULES_SHOWN, PLACES_SHOWN, CASES_SHOWN, SERIES = 50, 10, 30, 5
+RULES_SHOWN, PLACES_SHOWN, CASES_SHOWN, SERIES = 50, 10, 15, 5
 UNKNOWN = "-"  # in an address: of which nobody knows what was wrong
 PLACES = ("server", "stack", "model", "kind")
 

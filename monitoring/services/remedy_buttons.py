@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from console.language import pick
 from console.models import User
 from deployments.models import Replica
-from deployments.services import filling, jobs
+from deployments.services import filling, jobs, remedying
 from deployments.views import remedy_links
 from monitoring.models import Diagnosis
 from monitoring.services import replica_diagnosing
@@ -28,6 +28,7 @@ class Known(NamedTuple):
     params: Mapping[str, Any]
     stack: str
     replica: Replica | None
+    offers: frozenset[str] | None = None  # keys of what the page of remedies can work out; None: not asked
 
 
 def known_of(diagnosis: Diagnosis) -> Known:
@@ -61,16 +62,29 @@ def button(remedy: Mapping[str, Any], key: str, known: Known, reader: User) -> B
         return None
     if remedy.get("job"):
         return _job(str(remedy["job"]), known, reader)
-    replica = known.replica
-    if replica is None or replica.deployment.deleted_at or not (remedy.get("way") or remedy.get("change")):
+    replica, names = known.replica, remedy.get("change") or []
+    if replica is None or known.offers is None or not (remedy.get("way") or names):
         return None
-    page = reverse("deployments:replica-remedy", args=[replica.deployment.name, replica.n])
-    if remedy.get("way"):
-        return Button(f"{page}#{remedy['way']}", _("See the sum and change it"))
-    if replica_diagnosing.way_of(remedy):
+    key = str(remedy.get("way") or key)
+    if key in known.offers:
+        page = reverse("deployments:replica-remedy", args=[replica.deployment.name, replica.n])
         return Button(f"{page}#{key}", _("See the sum and change it"))
-    change = reverse("deployments:deployment-change", args=[replica.deployment.name])
-    return Button(change, _("Change the settings"))
+    if names and not replica_diagnosing.way_of(remedy):
+        change = reverse("deployments:deployment-change", args=[replica.deployment.name])
+        return Button(change, _("Change the settings"))
+    return None
+
+
+def with_offers(known: Known) -> Known:
+    """With what can be worked out for its replica, which asks the database: for pages of one log."""
+    replica = known.replica
+    if replica is None or replica.deployment.deleted_at is not None:
+        return known
+    row = remedying.find_replica(replica.deployment, replica.n)
+    if not remedying.is_current(row):
+        return known
+    shown = remedying.shown(row)
+    return known._replace(offers=frozenset(offer.key for one in shown for offer in one.offers if offer.change))
 
 
 def _job(kind: str, known: Known, reader: User) -> Button | None:

@@ -7,6 +7,7 @@ from django import template
 
 from console.models import User
 from deployments.models import Attempt, EngineLog, Replica
+from monitoring.diagnoses import agreeing
 from monitoring.models import Diagnosis
 from monitoring.services import diagnosed_places, diagnosing, remedy_buttons, replica_diagnosing
 
@@ -31,10 +32,13 @@ def diagnoses_of(lines: Iterable[Any], more: Iterable[Any] = ()) -> dict[int, Di
 
 
 @register.simple_tag(takes_context=True)
-def remedies_of(context: template.Context, diagnosis: Diagnosis) -> list[dict[str, Any]]:
-    """[{"words", "button"}] of its best finding; `button` is None where the reader can do nothing."""
+def remedies_of(context: template.Context, diagnosis: Diagnosis, log_page: str = "") -> list[dict[str, Any]]:
+    """[{"words", "button"}] of its best finding; `button` is None where the reader can do nothing. Beside others, where
+    `log_page` leads to its log, changes have no button of their own, for that would ask for each."""
     reader = getattr(context.get("request"), "user", None) or context.get("user")
     known = remedy_buttons.known_of(diagnosis)
+    if not log_page:
+        known = remedy_buttons.with_offers(known)
     best = diagnosis.findings[0]
     rows = []
     for n, one in enumerate(best["remedies"]):
@@ -42,6 +46,12 @@ def remedies_of(context: template.Context, diagnosis: Diagnosis) -> list[dict[st
         button = remedy_buttons.button(one, f"{best['id']}-{n}", known, reader) if may else None  # type: ignore[arg-type]
         rows.append({"words": one, "button": button})
     return rows
+
+
+@register.filter
+def says(diagnosis: Diagnosis | None, reason: Any) -> bool:
+    """Whether its card says what this reason, [zh, en], says: then one of them is enough."""
+    return bool(diagnosis and diagnosis.findings and agreeing.says(diagnosis.findings[0], reason))
 
 
 @register.filter

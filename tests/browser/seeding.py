@@ -11,7 +11,7 @@ import time
 import zlib
 from datetime import timedelta
 
-from tests.browser import seeded_benchmarks, seeding_gateways, seeding_holds, seeding_models
+from tests.browser import seeded_benchmarks, seeded_diagnoses, seeding_gateways, seeding_holds, seeding_models
 from tests.browser.seeded_artifacts import model_told, models, no_models
 from tests.browser.seeded_deployments import deployment_moved, deployments, no_deployments
 from tests.browser.seeded_evaluations import evaluated
@@ -373,7 +373,7 @@ ALL = (
 )  # fmt: skip
 ELSEWHERE = (
     seeding_models.model_looked, seeding_models.uploads, *seeding_gateways.ALL, seeding_holds.held,
-    seeding_holds.none_held,
+    seeding_holds.none_held, *seeded_diagnoses.ALL,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in (*ALL, *ELSEWHERE)}
 

@@ -11,6 +11,7 @@ from console import alerts
 from console.models import Alert, ApiToken, User
 from deployments import ingest
 from deployments.services import remedying, replica_alerts
+from deployments.serving.findings import TABLES
 from monitoring.models import Diagnosis
 from monitoring.services import diagnosing
 from tests.deployments.benchmark_rows import replica
@@ -217,3 +218,40 @@ def test_rest_tells_it(row, client):
     assert client.get(f"{address}?log={found.piece_id}", **auth).json()["diagnosis"]["id"] == found.pk
     assert client.get(f"{address}?log=e1-99", **auth).status_code == 404
     assert client.get("/api/v1/deployments/qwen/replicas/9/diagnosis", **auth).status_code == 404
+
+
+def test_a_reason_that_says_the_same_is_not_shown_beside_the_card(row, client):
+    found = failed(row, "OSError: [Errno 98] Address already in use")
+    port = next(known for known in TABLES if known.id == "port")
+    client.force_login(User.objects.create(username="vera", role="viewer"))
+    for reason, shown in ((list(port.cause), False), (["看守进程放弃了", "The keeper gave up"], True)):
+        row.state, row.reason = "failed", reason
+        row.save()
+        for address in ("/deployments/qwen/", f"/deployments/qwen/replicas/1/log?piece={found.piece_id}"):
+            assert ("replica-reason" in client.get(address).content.decode()) is shown, (address, reason)
+
+
+def test_a_reader_is_offered_what_can_be_worked_out_and_nothing_else(row, client):
+    found = failed(row, SHORT)
+    remedying.run(found.piece_id, True)
+    address = f"/deployments/qwen/replicas/1/log?piece={found.piece_id}"
+    client.force_login(User.objects.create(username="vera", role="viewer"))
+    assert "/remedy#" not in client.get(address).content.decode()
+    client.force_login(User.objects.create(username="olga", role="operator"))
+    assert "/remedy#context-estimate-0" in client.get(address).content.decode()
+    row.revision.settings = {**row.revision.settings, "max_model_len": 1024}  # shorter than what fits: no help
+    row.revision.save()
+    assert "/remedy#context-estimate-0" not in client.get(address).content.decode()
+
+
+def test_the_form_of_a_job_is_filled_in(row):
+    from deployments.views import remedy_links
+
+    reader = User(username="olga", role="operator")
+    known = remedy_links.of_replica(row) | {"npu": "0000:01:00.0"}
+    address = remedy_links.job_address("quantize", "kp-01", known, reader)
+    assert "p-model=%2Fdata%2Fmodels%2Fmodel-qwen" in address and "p-npus=0000%3A01%3A00.0" in address
+    assert "p-npu=0000" in remedy_links.job_address("reset", "kp-01", known, User(role="administrator"))
+    assert remedy_links.job_address("reset", "kp-01", known, reader) == ""  # for administrators
+    assert remedy_links.job_address("nothing", "kp-01", known, reader) == ""
+    assert "/stacks/" in remedy_links.job_address("install", "kp-01", known, reader, stack="vllm-ascend-0.9")
