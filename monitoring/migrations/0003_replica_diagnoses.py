@@ -4,6 +4,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 from django.db.models import OuterRef, Subquery
+from django.utils import timezone
 
 BATCH = 5000
 
@@ -12,10 +13,13 @@ def fill(apps, _schema):
     """Where and by which kind of job those that are there were made; what is filled already is not touched."""
     rows = apps.get_model('monitoring', 'Diagnosis').objects
     attempts = apps.get_model('deployments', 'Attempt').objects.filter(pk=OuterRef('attempt_id'))
-    while keys := list(rows.filter(server='').order_by('pk').values_list('pk', flat=True)[:BATCH]):
-        rows.filter(pk__in=keys).update(
+    while found := list(rows.filter(day=None).order_by('pk').only('pk', 'made_at')[:BATCH]):
+        rows.filter(pk__in=[row.pk for row in found]).update(
             server=Subquery(attempts.values('job__server__name')[:1]), kind=Subquery(attempts.values('job__kind')[:1])
         )
+        for row in found:
+            row.day = timezone.localdate(row.made_at)
+        rows.bulk_update(found, ['day'], batch_size=500)
 
 
 class Migration(migrations.Migration):
@@ -57,9 +61,14 @@ class Migration(migrations.Migration):
             name='attempt',
             field=models.OneToOneField(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='diagnosis', to='deployments.attempt'),
         ),
+        migrations.AddField(
+            model_name='diagnosis',
+            name='day',
+            field=models.DateField(null=True),
+        ),
         migrations.AddIndex(
             model_name='diagnosis',
-            index=models.Index(fields=['made_at'], name='diagnosis_by_time'),
+            index=models.Index(fields=['day', 'found', 'server', 'stack', 'model', 'right', 'made_at'], name='diagnosis_by_day'),
         ),
         migrations.AddConstraint(
             model_name='diagnosis',

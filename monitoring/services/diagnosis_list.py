@@ -7,7 +7,6 @@ from datetime import date, timedelta
 from typing import Any, ClassVar, NamedTuple
 
 from django.db.models import Count, Max, Q, QuerySet
-from django.db.models.functions import TruncDate
 from django.utils import timezone
 
 from deployments.services import paging
@@ -87,27 +86,23 @@ def read(given: Mapping[str, str]) -> Filters:
 
 
 def chosen(filters: Filters) -> QuerySet[Diagnosis]:
-    rows = Diagnosis.objects.filter(made_at__gt=_since(filters))
+    rows = Diagnosis.objects.filter(day__gte=_first(filters))
     if filters.found:
         rows = rows.filter(found="" if filters.found == UNKNOWN else filters.found)
     return rows.filter(**{name: getattr(filters, name) for name in PLACES if getattr(filters, name)})
 
 
-def _since(filters: Filters) -> Any:
-    """The beginning of the first day that is shown, so that bars are of whole days; of one day the last 24 hours."""
-    now = timezone.now()
-    if filters.days == 1:
-        return now - timedelta(days=1)
-    first = timezone.localtime(now) - timedelta(days=filters.days - 1)
-    return first.replace(hour=0, minute=0, second=0, microsecond=0)
+def _first(filters: Filters) -> date:
+    """The first day that is shown; of one day it is the one before, for nights belong to two."""
+    return timezone.localdate() - timedelta(days=max(1, filters.days - 1))
 
 
 def look(filters: Filters) -> Found:
     """Eight queries."""
     rows = chosen(filters).order_by()
     told = Count("pk", filter=Q(right=True)), Count("pk", filter=Q(right=False))
-    sums = rows.aggregate(n=Count("pk"), yes=told[0], no=told[1])
-    each = rows.values("found").annotate(n=Count("pk"), last=Max("made_at"), newest=Max("pk"), yes=told[0], no=told[1])
+    sums = rows.aggregate(n=Count("*"), yes=told[0], no=told[1])
+    each = rows.values("found").annotate(n=Count("*"), last=Max("made_at"), newest=Max("pk"), yes=told[0], no=told[1])
     rules = list(each.order_by("-n", "found")[:RULES_SHOWN])
     newest = diagnosing.rows().in_bulk([one["newest"] for one in rules])
     shown = [
@@ -116,7 +111,7 @@ def look(filters: Filters) -> Found:
     places = {
         name: [
             (one[name], one["n"])
-            for one in rows.values(name).annotate(n=Count("pk")).order_by("-n", name)[:PLACES_SHOWN]
+            for one in rows.values(name).annotate(n=Count("*")).order_by("-n", name)[:PLACES_SHOWN]
             if one[name]
         ]
         for name in PLACES[:3]
@@ -135,11 +130,9 @@ def look(filters: Filters) -> Found:
 
 
 def _by_day(rows: QuerySet[Diagnosis], filters: Filters) -> list[tuple[date, dict[str, int]]]:
-    today = timezone.localtime(timezone.now()).date()
-    first = today - timedelta(days=max(1, filters.days - 1))
+    first, today = _first(filters), timezone.localdate()
     days: dict[date, dict[str, int]] = {first + timedelta(days=n): {} for n in range((today - first).days + 1)}
-    counted = rows.annotate(day=TruncDate("made_at")).values("day", "found").annotate(n=Count("pk"))
-    for one in counted:
+    for one in rows.values("day", "found").annotate(n=Count("*")):
         if one["day"] in days:
             days[one["day"]][one["found"]] = one["n"]
     return sorted(days.items())
