@@ -28,7 +28,10 @@ def of_piece(piece: EngineLog | None) -> Diagnosis | None:
 
 def newest(replicas: Iterable[Replica]) -> dict[int, Diagnosis]:
     """{replica id: the diagnosis of the piece that ended badly last}; one query. None of a replica that serves well."""
-    ill = [row.pk for row in replicas if row.state not in (ReplicaState.READY, ReplicaState.STOPPED)]
+    return _newest([row.pk for row in replicas if row.state not in (ReplicaState.READY, ReplicaState.STOPPED)])
+
+
+def _newest(ill: list[int]) -> dict[int, Diagnosis]:
     if not ill:
         return {}
     last = Diagnosis.objects.filter(piece__replica=OuterRef("pk")).order_by("-made_at", "-pk").values("pk")[:1]
@@ -39,8 +42,8 @@ def newest(replicas: Iterable[Replica]) -> dict[int, Diagnosis]:
 
 @replica_causes.knows
 def cause(replica: Replica) -> replica_causes.Cause | None:
-    """Of a replica that failed, for its alert. None where nobody knows what is wrong."""
-    row = newest([replica]).get(replica.pk)
+    """Of a replica that failed or restarts, for its alert. None where nobody knows what is wrong."""
+    row = _newest([replica.pk]).get(replica.pk)
     best = row.findings[0] if row and row.findings else None
     if row is None or best is None or best["id"] in NAMELESS:
         return None

@@ -10,7 +10,7 @@ from django.utils import translation
 from console import alerts
 from console.models import Alert, ApiToken, User
 from deployments import ingest
-from deployments.services import remedying, replica_alerts
+from deployments.services import remedying, replica_alerts, rollout
 from deployments.serving.findings import TABLES
 from monitoring.models import Diagnosis
 from monitoring.services import diagnosing
@@ -255,3 +255,13 @@ def test_the_form_of_a_job_is_filled_in(row):
     assert remedy_links.job_address("reset", "kp-01", known, reader) == ""  # for administrators
     assert remedy_links.job_address("nothing", "kp-01", known, reader) == ""
     assert "/stacks/" in remedy_links.job_address("install", "kp-01", known, reader, stack="vllm-ascend-0.9")
+
+
+def test_the_alert_of_a_rollout_names_the_cause_and_leads_to_the_line_too(row):
+    found = failed(row, "fine", CAUSE)
+    deployment = row.deployment
+    deployment.rollout = {"phase": "first", "to": 1, "from": None, "why": "revision"}
+    rollout.fail(deployment, row, ["启动失败", "It did not start"])
+    alert = Alert.objects.get()
+    assert alert.name == "rollout-failed" and "NNAL (ATB) is not installed" in alert.what[1]
+    assert alert.link == f"/deployments/qwen/replicas/1/log?piece={found.piece_id}#L2"
