@@ -23,7 +23,7 @@ from deployments.services import jobs, logs, replica_alerts
 from monitoring import diagnoses
 from monitoring.diagnoses import agreeing
 from monitoring.models import Diagnosis
-from monitoring.services import diagnosed_places, explaining
+from monitoring.services import diagnosed_places, explaining, site_rules
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Watch:
     def take_engines(self, found: Iterable[tuple[str, Chunk]]) -> None:
         """Chunks with the id of the log that they belong to: that of a piece is not always its name on the wire."""
         for name, chunk in found:
-            scanner, following = self.scanners.pop(name, (diagnoses.Scanner(diagnoses.signatures()), 1))
+            scanner, following = self.scanners.pop(name, (diagnoses.Scanner(site_rules.signatures()), 1))
             if chunk.first != following:
                 continue  # what is missing was not seen: the stored log is read at the end
             scanner.feed(said(chunk.raw[:-1].split(b"\n")), chunk.first)
@@ -88,7 +88,7 @@ def _text(record: bytes) -> str:
 
 def scan(head: Log) -> diagnoses.Scanner:
     """A scanner that has seen the stored log, in bounded memory."""
-    scanner = diagnoses.Scanner(diagnoses.signatures())
+    scanner = diagnoses.Scanner(site_rules.signatures())
     for first, records in _stored(head):
         scanner.feed(said(records), first)
     return scanner
