@@ -57,8 +57,12 @@ def of(replica: Replica) -> Cause | None:
 
 
 def tell(piece: EngineLog, findings: Sequence[Mapping[str, Any]]) -> None:
+    """Who fails keeps nobody from reading the log."""
     for act in READS:
-        act(piece, findings)
+        try:
+            act(piece, findings)
+        except Exception:
+            log.exception("what %s says could not be told", piece.pk)
 
 
 def findings(replica: Replica) -> list[Any]:

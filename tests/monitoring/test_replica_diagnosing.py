@@ -265,3 +265,12 @@ def test_the_alert_of_a_rollout_names_the_cause_and_leads_to_the_line_too(row):
     alert = Alert.objects.get()
     assert alert.name == "rollout-failed" and "NNAL (ATB) is not installed" in alert.what[1]
     assert alert.link == f"/deployments/qwen/replicas/1/log?piece={found.piece_id}#L2"
+
+
+def test_a_fault_of_ours_keeps_nobody_from_reading_the_log_or_opening_the_alert(row, monkeypatch):
+    found = failed(row, SHORT)
+    monkeypatch.setattr("monitoring.services.replica_diagnosing._newest", lambda pks: 1 / 0)
+    monkeypatch.setattr("monitoring.diagnoses.agreeing.merged", lambda *rows: 1 / 0)
+    assert remedying.run(found.piece_id, True) == 1
+    replica_alerts.fire(row)
+    assert Alert.objects.get().what[1].startswith("Replica 1 of qwen on kp-01 failed")
