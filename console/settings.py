@@ -200,6 +200,7 @@ GATE_AGREEMENT = env.share("GATE_AGREEMENT", 0.30)
 # How long logs of engines are kept, and rows of replicas that have ended.
 ENGINE_LOG_DAYS = env.number("ENGINE_LOG_DAYS", 30, least=1, most=3650)
 REPLICA_DAYS = env.number("REPLICA_DAYS", 180, least=1, most=3650)
+LOG_SHARE = env.flag("LOG_SHARE", False)  # may operators make links by which anybody reads one log
 PLAYGROUND_VIEWERS = env.flag("PLAYGROUND_VIEWERS", False)  # may viewers, too, talk to deployments
 OFFLINE_AFTER_S = 60  # promise 2: a server is lost 60 s after its last beat, by the console's clock
 SILENT_AFTER_S = 15

@@ -11,7 +11,15 @@ import time
 import zlib
 from datetime import timedelta
 
-from tests.browser import seeded_benchmarks, seeded_diagnoses, seeding_gateways, seeding_holds, seeding_models
+from tests.browser import (
+    seeded_benchmarks,
+    seeded_diagnoses,
+    seeding_gateways,
+    seeding_holds,
+    seeding_logs,
+    seeding_merged,
+    seeding_models,
+)
 from tests.browser.seeded_artifacts import model_told, models, no_models
 from tests.browser.seeded_deployments import deployment_moved, deployments, no_deployments
 from tests.browser.seeded_evaluations import evaluated
@@ -372,8 +380,8 @@ ALL = (
     seeded_benchmarks.serving, seeded_benchmarks.measured, seeded_benchmarks.failed_replica,
 )  # fmt: skip
 ELSEWHERE = (
-    seeding_models.model_looked, seeding_models.uploads, *seeding_gateways.ALL, seeding_holds.held,
-    seeding_holds.none_held, *seeded_diagnoses.ALL,
+    seeding_models.model_looked, seeding_models.uploads, *seeding_gateways.ALL, *seeding_merged.ALL, seeding_holds.held,
+    seeding_holds.none_held, seeding_logs.long_log, *seeded_diagnoses.ALL,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in (*ALL, *ELSEWHERE)}
 
