@@ -198,6 +198,10 @@ STATIC_ROOT = None if WHITENOISE_USE_FINDERS else COLLECTED
 GATE_BUDGET = env.share("GATE_BUDGET", 0.02)
 GATE_AGREEMENT = env.share("GATE_AGREEMENT", 0.30)
 # How long logs of engines are kept, and rows of replicas that have ended.
+# History: rows of a minute, of five minutes, of an hour (monitoring/services/rollups.py).
+HISTORY_RAW_HOURS = env.number("HISTORY_RAW_HOURS", 24, least=2, most=24 * 31)
+HISTORY_5MIN_DAYS = env.number("HISTORY_5MIN_DAYS", 30, least=1, most=366)
+HISTORY_HOUR_DAYS = env.number("HISTORY_HOUR_DAYS", 365, least=1, most=3650)
 ENGINE_LOG_DAYS = env.number("ENGINE_LOG_DAYS", 30, least=1, most=3650)
 REPLICA_DAYS = env.number("REPLICA_DAYS", 180, least=1, most=3650)
 LOG_SHARE = env.flag("LOG_SHARE", False)  # may operators make links by which anybody reads one log
