@@ -26,7 +26,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('deployments', '0017_core'),
-        ('monitoring', '0002_diagnoses'),
+        ('monitoring', '0003_rollups'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
