@@ -53,6 +53,17 @@ def _again(name: str, subject: str, words: dict[str, Any]) -> int:
     return Alert.objects.filter(name=name, subject=subject, ended_at=None).update(count=F("count") + 1, **words)
 
 
+def renew(alert: Alert, *, what: tuple[str, str], do: tuple[str, str], link: str = "") -> bool:
+    """Other words for one that is open, because more is known of its cause by now; whether it still was."""
+    rows = Alert.objects.filter(pk=alert.pk, ended_at=None)
+    if (alert.what, alert.do, alert.link) == (list(what), list(do), link):
+        return rows.exists()
+    renewed = rows.update(what=list(what), do=list(do), link=link)
+    if renewed:
+        transaction.on_commit(tell)
+    return bool(renewed)
+
+
 def resolve(name: str, subject: str = "") -> bool:
     """End the alert, because its cause is gone; whether one was open."""
     ended = Alert.objects.filter(name=name, subject=subject, ended_at=None).update(ended_at=timezone.now())

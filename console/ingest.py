@@ -307,7 +307,8 @@ class Ingest:
         pipeline.execute(raise_on_error=False)  # a full Redis refuses HSET; the server asks again by sending again
         ended = [job for job in stored.jobs.values() if job.is_ended]
         self.diagnosing.take(chunk for _job, chunk in stored.chunks)
-        self.diagnosing.settle(ended)  # before pages hear of the end: they show why
+        self.diagnosing.take_engines((piece, chunk) for _replica, piece, chunk in stored.engines)
+        self.diagnosing.settle(ended, stored.pieces.values())  # before pages hear of the end: they show why
         self._publish(self.heads.news(stored))
         self._after_ends(ended)
 

@@ -87,10 +87,11 @@ def _fold(head: EngineLog, at: datetime, event: dict[str, Any], done: "Stored") 
         head.done, head.ended_at = True, at
         head.exit_code = exit_code(event.get("exit"))
         head.reason = replica_now.pair(event.get("reason"))
-        if event.get("state") == "failed":
-            head.died = True  # type: ignore[attr-defined]
+        head.died = head.died or event.get("state") == "failed"
+        done.pieces[head.pk] = head
     elif event.get("e") == "engine" and event.get("state") == "degraded":
-        head.degraded = True  # type: ignore[attr-defined]
+        head.ill = True
+        done.pieces[head.pk] = head
     if head.server_id == head.replica.server_id:
         changed = replica_events.fold(head, event, at)
     else:  # the first of its servers speaks for the whole replica, unless another one gives up for good
@@ -105,8 +106,8 @@ def _save(heads: Iterable[EngineLog], changed: Iterable[Replica]) -> None:
     for head in heads:
         if getattr(head, "touched", False):
             head.save()
-        if hasattr(head, "died") or hasattr(head, "degraded"):
-            remedy_asking.ask(head.pk, died=hasattr(head, "died"))
+        if head.died or head.ill:
+            remedy_asking.ask(head.pk, died=head.died)
     for replica in changed:
         replica.save(update_fields=replica_events.ROW)
         reconcile_asking.ask(replica.deployment_id)

@@ -18,7 +18,7 @@ from django.utils import timezone
 from console import untrusted
 from deployments import agent_ingest, engine_ingest
 from deployments.chunks import EVENT, BadChunk, Chunk, events, exit_code, read_chunk
-from deployments.models import Attempt, Job, JobState, LogChunk, Server, Step
+from deployments.models import Attempt, EngineLog, Job, JobState, LogChunk, Server, Step
 from deployments.services import host_changes, serve_jobs, told
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ class Stored:
     engines: list[tuple[int, str, Chunk]] = field(default_factory=list)  # (replica id, id of its log, chunk)
     replicas: dict[int, int] = field(default_factory=dict)  # replica of which something has changed: its deployment
     agents: list[tuple[int, str, Chunk]] = field(default_factory=list)  # (server, piece of its agent's log, chunk)
+    pieces: dict[str, EngineLog] = field(default_factory=dict)  # of engines' logs, that ended or said that they are ill
     lines: int = 0
 
     def add(self, other: "Stored") -> None:
@@ -49,6 +50,7 @@ class Stored:
         self.engines += other.engines
         self.agents += other.agents
         self.replicas |= other.replicas
+        self.pieces |= other.pieces
         self.lines += other.lines
 
 

@@ -14,9 +14,28 @@ from console.errors import ConsoleError
 from console.models import Alert
 from deployments.asked import Strict, find_server, user_of
 from deployments.models import Attempt, Server
-from deployments.services import faults, installs, inventory, selection, servers, stacks
+from deployments.services import (
+    benchmarks,
+    engine_logs,
+    faults,
+    installs,
+    inventory,
+    remedying,
+    selection,
+    servers,
+    stacks,
+)
 from deployments.stacks import plan
-from monitoring.services import cards, diagnosing, live_state, plots, series, stack_holders
+from monitoring.services import (
+    cards,
+    diagnosing,
+    diagnosis_list,
+    live_state,
+    plots,
+    replica_diagnosing,
+    series,
+    stack_holders,
+)
 
 router = Router(tags=["servers"])
 
@@ -185,3 +204,31 @@ def job_diagnosis(request: HttpRequest, job_id: int) -> HttpResponse:
     attempt = Attempt.objects.filter(job_id=job_id).order_by("-n").first()
     found = diagnosing.of(attempt)
     return Answer({"job": job_id, "diagnosis": diagnosing.as_json(found) if found else None})
+
+
+@router.get(
+    "/deployments/{name}/replicas/{int:n}/diagnosis",
+    summary="What is known of a replica by its engine's log, best first",
+)
+def replica_diagnosis(request: HttpRequest, name: str, n: int, log: str = "") -> HttpResponse:
+    """Of the piece of the log that `log` names (`e7-2`), else of the one that ended badly last; null where none did."""
+    replica = remedying.find_replica(benchmarks.find_deployment(name), n)
+    if log:
+        found = replica_diagnosing.of_piece(engine_logs.find(replica, log))
+    else:
+        found = replica_diagnosing.newest([replica]).get(replica.pk)
+    told = diagnosing.as_json(found) if found else None
+    return Answer({"deployment": name, "replica": n, "diagnosis": told})
+
+
+@router.get(
+    "/diagnoses", summary="What went wrong in some days: by rule, day, server, stack and model, with the newest"
+)
+def diagnoses(
+    request: HttpRequest, days: int = 7, found: str = "", server: str = "", stack: str = "", model: str = "",
+    kind: str = "",
+) -> HttpResponse:  # fmt: skip
+    """`days` is 1, 7, 30 or 90. `found` is the id of a rule, `-` for what nobody knows; `kind` that of a job, or
+    `engine`."""
+    given = {"days": str(days), "found": found, "server": server, "stack": stack, "model": model, "kind": kind}
+    return Answer(diagnosis_list.as_json(diagnosis_list.look(diagnosis_list.read(given))))

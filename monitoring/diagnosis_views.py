@@ -1,57 +1,50 @@
 """What people say of a diagnosis, and which ones there were."""
 
-from datetime import timedelta
-
 from django.contrib import messages
-from django.db.models import Count, Max
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
+from console import spreadsheet
 from deployments.views.lookup import user_of
-from monitoring import diagnoses
-from monitoring.models import Diagnosis
-from monitoring.services import diagnosing
-
-DAYS = (1, 7, 30, 90)
-SHOWN = 50
+from monitoring.services import diagnosed_places, diagnosing, diagnosis_list, diagnosis_plot
 
 
 @require_POST
 def diagnosis_judge(request: HttpRequest, pk: int) -> HttpResponse:
-    diagnosis = get_object_or_404(Diagnosis.objects.select_related("attempt__job"), pk=pk)
+    diagnosis = get_object_or_404(diagnosing.rows(), pk=pk)
     right = request.POST.get("right") == "1"
     diagnosing.judge(diagnosis, right, request.POST.get("note", ""), by=user_of(request))
     messages.success(request, _("Thank you. What you said is kept with the log."))
-    return redirect("deployments:job-detail", diagnosis.attempt.job_id)
+    return redirect(diagnosed_places.address(diagnosis))
 
 
 @require_GET
-def diagnosis_list(request: HttpRequest) -> HttpResponse:
-    """The most frequent ones of some days: how often, when last, on which servers, and whether they were right."""
-    wanted = request.GET.get("days", "")
-    days = int(wanted) if wanted in map(str, DAYS) else 7
-    lately = Diagnosis.objects.filter(made_at__gt=timezone.now() - timedelta(days=days))
-    rows = lately.values("found").annotate(n=Count("pk"), last=Max("made_at")).order_by("-n", "found")[:SHOWN]
-    rules = {rule.id: rule for rule in diagnoses.bundled()}
-    places = lately.values("found", "attempt__job__server__name").annotate(n=Count("pk")).order_by("-n")
-    judged = {(one["found"], one["right"]): one["n"] for one in lately.values("found", "right").annotate(n=Count("pk"))}
-    by_rule: dict[str, list[tuple[str, int]]] = {}
-    for one in places:
-        by_rule.setdefault(one["found"], []).append((one["attempt__job__server__name"], one["n"]))
-    found = [
-        {
-            **row,
-            "rule": rules.get(row["found"]),
-            "servers": by_rule.get(row["found"], [])[:5],
-            "right": judged.get((row["found"], True), 0),
-            "wrong": judged.get((row["found"], False), 0),
-        }
-        for row in rows
-    ]
-    most = max((one["n"] for one in found), default=1)
-    return render(
-        request, "monitoring/diagnosis_list.html", {"rows": found, "days": days, "choices": DAYS, "most": most}
-    )
+def diagnosis_list_page(request: HttpRequest) -> HttpResponse:
+    """The most frequent ones of some days, over time and by place, and the newest cases."""
+    filters = diagnosis_list.read(request.GET)
+    found = diagnosis_list.look(filters)
+    context = {
+        "found": found,
+        "filters": filters,
+        "days": [(n, filters.address(days=n), n == filters.days) for n in diagnosis_list.DAYS],
+        "chosen": [(name, value, filters.address(**{name: ""})) for name, value in filters.chosen],
+        "plot": diagnosis_plot.drawn(found.days, found.series),
+        "series": [(f"part-{n}", name) for n, name in enumerate(found.series, 1)],
+        "rows": [(row, filters.address(found=row.found or diagnosis_list.UNKNOWN)) for row in found.rows],
+        "by_place": [
+            (name, [(value, n, filters.address(**{name: value})) for value, n in values])
+            for name, values in found.places.items()
+        ],
+        "most": max((row.n for row in found.rows), default=1),
+        "csv": filters.address(),
+    }
+    return render(request, "monitoring/diagnosis_list.html", context)
+
+
+@require_GET
+def diagnosis_csv(request: HttpRequest) -> StreamingHttpResponse:
+    """Every one that matches, as CSV."""
+    rows = diagnosis_list.csv_rows(diagnosis_list.read(request.GET))
+    return spreadsheet.answer("diagnoses.csv", diagnosis_list.CSV_HEAD, rows)

@@ -188,6 +188,7 @@ class EngineLog(Stream):
     server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="+")
     n = models.PositiveIntegerField()
     reason = models.JSONField(null=True, blank=True)
+    died, ill = False, False  # said while it is stored: it ended against our will; it serves badly
 
     class Meta:
         ordering = ["replica", "n"]

@@ -27,6 +27,7 @@ from deployments.services import (
     picture,
     ports,
     reconcile_reasons,
+    replica_alerts,
     replica_events,
     replica_place,
     reservations,
@@ -355,18 +356,10 @@ def _alert(seen: Picture, changed: bool) -> None:
     """A replica that failed and is not started again by itself is somebody's work; what is under way is not."""
     deployment, about = seen.deployment, f"deployment:{seen.deployment.pk}"
     if not seen.failed or rollout.is_moving(deployment):
-        alerts.resolve("replica-failed", about)
+        alerts.resolve(replica_alerts.FAILED, about)
         return
-    if not changed:
-        return
-    row = seen.failed[-1]
-    zh, en = row.reason or ["原因未知", "the reason is not known"]
-    what = (
-        f"部署 {deployment.name} 的副本 {row.n}（{row.server.name}）失败：{zh}",
-        f"Replica {row.n} of {deployment.name} on {row.server.name} failed: {en}",
-    )
-    do = ("打开部署页面查看副本日志，改好后再启动", "Open its page and the replica's log, mend it, then start it again")
-    alerts.fire("replica-failed", about, what=what, do=do, link=f"/deployments/{deployment.name}/")
+    if changed:
+        replica_alerts.fire(seen.failed[-1])
 
 
 def tell(pk: int) -> None:

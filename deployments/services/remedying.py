@@ -10,7 +10,7 @@ from console.errors import Conflict, NotFound
 from console.language import pick
 from console.models import User
 from deployments.models import Deployment, EngineLog, Replica, Revision
-from deployments.services import logs, reconcile, remedy_asking, revision_checks, revisions
+from deployments.services import logs, reconcile, remedy_asking, replica_causes, revision_checks, revisions
 from deployments.serving import findings, remedies
 from deployments.serving import settings as serving_settings
 from deployments.serving.failures import Remedy
@@ -50,6 +50,7 @@ def run(log_pk: str, died: bool) -> int:
         return 0
     first = max(1, log.next_line - MOST_LINES)
     found = look(log.replica, _texts(log, first), died=died, first=first, piece=log.pk)
+    replica_causes.tell(log, log.replica.findings if found else [])
     if found:
         reconcile.tell(log.replica.deployment_id)
     return len(found)
@@ -135,7 +136,7 @@ def shown(replica: Replica) -> list[Shown]:
     """Its findings with what can be done, for the settings that it ran with."""
     case = case_of(replica, dict(replica.revision.settings))
     found = []
-    for row in replica.findings if isinstance(replica.findings, list) else []:
+    for row in replica_causes.findings(replica):
         finding = remedies.from_json(row) if isinstance(row, dict) else None
         if finding is not None:
             found.append(Shown(finding, remedies.offers(finding, case) if case else [], str(row.get("piece", ""))))

@@ -16,7 +16,7 @@ from django.utils import timezone
 from console import alerts, audit
 from console.models import User
 from deployments.models import GONE, Deployment, Replica, ReplicaState, Revision
-from deployments.services import picture
+from deployments.services import picture, replica_causes
 from deployments.services.picture import Picture
 from deployments.steps import Text
 
@@ -157,11 +157,13 @@ def note(deployment: Deployment, **changes: Any) -> None:
 def fail(deployment: Deployment, replica: Replica | None, reason: list[str] | None) -> None:
     """The new one is no good: go back to the revision before by ourselves, or stop where there is none to go to."""
     kept = deployment.rollout or {}
-    words = _why(replica, reason)
+    cause = replica_causes.of(replica) if replica else None
+    words = _why(replica, list(cause.what) if cause else reason)
+    link = cause.link if cause else f"/deployments/{deployment.name}/"
     before = deployment.revisions.filter(n=kept["from"]).first() if kept.get("from") else None
     if before is None or kept["phase"] == "back" or kept["why"] == "restart":
         note(deployment, phase="stuck", reason=list(words), now=None)
-        _tell(deployment, words, back=None)
+        _tell(deployment, words, link, back=None)
         return
     deployment.revision = before
     deployment.tried_at = timezone.now()
@@ -170,7 +172,7 @@ def fail(deployment: Deployment, replica: Replica | None, reason: list[str] | No
     }  # fmt: skip
     deployment.save(update_fields=["revision", "tried_at", "rollout"])
     audit.record(None, "deployment.went_back", deployment, revision=before.n, reason=words.en)
-    _tell(deployment, words, back=before.n)
+    _tell(deployment, words, link, back=before.n)
 
 
 def _why(replica: Replica | None, reason: list[str] | None) -> Text:
@@ -184,11 +186,15 @@ def _why(replica: Replica | None, reason: list[str] | None) -> Text:
     if replica.state != ReplicaState.FAILED and not replica.restarts:
         return Text(f"副本 {replica.n} 就绪后：{zh}", f"Replica {replica.n} was ready, then: {en}")
     if replica.state != ReplicaState.FAILED:
-        return Text(f"副本 {replica.n} 就绪后又自行重启", f"Replica {replica.n} was ready, then started anew by itself")
+        after = Text(f"：{zh}", f": {en}") if reason else Text("", "")
+        return Text(
+            f"副本 {replica.n} 就绪后又自行重启{after.zh}",
+            f"Replica {replica.n} was ready, then started anew by itself{after.en}",
+        )
     return Text(f"副本 {replica.n} 失败：{zh}", f"Replica {replica.n} failed: {en}")
 
 
-def _tell(deployment: Deployment, why: Text, *, back: int | None) -> None:
+def _tell(deployment: Deployment, why: Text, link: str, *, back: int | None) -> None:
     kept = deployment.rollout or {}
     n = kept.get("from") if back else kept.get("to")
     if back:
@@ -205,6 +211,4 @@ def _tell(deployment: Deployment, why: Text, *, back: int | None) -> None:
         "打开部署页面查看副本日志，然后修改设置或回退",
         "Open its page and the replica's log, then change it or go back",
     )
-    alerts.fire(
-        "rollout-failed", f"deployment:{deployment.pk}", what=what, do=do, link=f"/deployments/{deployment.name}/"
-    )
+    alerts.fire("rollout-failed", f"deployment:{deployment.pk}", what=what, do=do, link=link)

@@ -17,6 +17,7 @@ from deployments.serving.ways_setting import SETTING_WAYS, no_flag
 from deployments.steps import Text
 
 WAYS: dict[str, Callable[[Case], Worked | None]] = {**MEMORY_WAYS, **GRAPH_WAYS, **SETTING_WAYS}
+KNOWN = {known.id: known for known in TABLES}
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ def _offer(finding: Finding, remedy: Remedy, case: Case, key: str) -> Offer | No
     if not remedy.way:
         return Offer(key, remedy.text)
     worked = work(remedy.way, case.saying(finding.numbers))
-    if worked is None:
-        return None
+    if worked is None:  # what a rule names is words at least
+        return None if finding.id in KNOWN else Offer(key, remedy.text)
     return Offer(key, remedy.text, worked.change, worked.numbers)
 
 
@@ -71,7 +72,7 @@ def from_json(row: Mapping[str, Any]) -> Finding | None:
     """A finding as a replica keeps it, with the remedies of today's tables, and its own where these do not know it;
     None where it is none."""
     try:
-        known = next((one for one in TABLES if one.id == row["id"]), None)
+        known = KNOWN.get(row["id"])
         cause, numbers = Text(*map(str, row["cause"])), {str(k): str(v) for k, v in row.get("numbers", {}).items()}
         return Finding(
             str(row["id"]), int(row["line"]), str(row["text"]), cause, known.remedies if known else _kept(row), numbers
@@ -81,5 +82,8 @@ def from_json(row: Mapping[str, Any]) -> Finding | None:
 
 
 def _kept(row: Mapping[str, Any]) -> tuple[Remedy, ...]:
-    """What it was told with: words, and jobs. Ways and changes are of tables alone."""
-    return tuple(Remedy(Text(*map(str, one["text"])), job=one.get("job")) for one in row.get("remedies", []))
+    """What it was told with: words, jobs, and the ways that there are. Changes are of tables alone."""
+    return tuple(
+        Remedy(Text(*map(str, one["text"])), job=one.get("job"), way=one["way"] if one.get("way") in WAYS else "")
+        for one in row.get("remedies", [])
+    )

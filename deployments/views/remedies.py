@@ -5,14 +5,15 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from console.errors import ConsoleError
+from console.models import User
 from deployments.models import Replica
 from deployments.services import benchmarks, remedying
 from deployments.serving.remedies import Offer
+from deployments.views import remedy_links
 from deployments.views.lookup import check_may_operate, user_of
 
 
@@ -33,25 +34,25 @@ def replica_remedy(request: HttpRequest, name: str, n: int) -> HttpResponse:
         "deployment": replica.deployment,
         "replica": replica,
         "current": remedying.is_current(replica),
-        "findings": [_shown(replica, one) for one in remedying.shown(replica)],
+        "findings": [_shown(replica, one, user_of(request)) for one in remedying.shown(replica)],
         "refusal": refusal,
     }
     status = refusal.status if refusal else 200
     return render(request, "deployments/replica_remedy.html", context, status=status)
 
 
-def _shown(replica: Replica, one: remedying.Shown) -> dict[str, Any]:
+def _shown(replica: Replica, one: remedying.Shown, reader: User) -> dict[str, Any]:
     return {
         "finding": one.finding,
         "piece": one.piece,
-        "offers": [_offer(replica, offer) for offer in one.offers],
+        "offers": [_offer(replica, offer, reader) for offer in one.offers],
     }
 
 
-def _offer(replica: Replica, offer: Offer) -> dict[str, Any]:
-    job = offer.job or {}
+def _offer(replica: Replica, offer: Offer, reader: User) -> dict[str, Any]:
+    known, kind = remedy_links.of_replica(replica), str((offer.job or {}).get("kind", ""))
     return {
         "offer": offer,
         "changes": remedying.changes(replica, offer) if offer.change else [],
-        "job": f"{reverse('deployments:job-new')}?kind={job['kind']}&server={replica.server.name}" if job else "",
+        "job": remedy_links.job_address(kind, replica.server.name, known, reader),
     }

@@ -93,7 +93,7 @@ class Signatures:
                     word = template.word.encode()
                     self.words.setdefault(shape(word), []).append((word, number, role, template))
         self.coded = frozenset(word.encode() for word in CODED)
-        self.looked_for = tuple({*self.words, *self.coded})
+        self.looked_for = tuple(sorted({*self.words, *self.coded}))
         self.shapes: dict[bytes, tuple[bytes, ...]] = {}
 
     def words_of(self, shapes: list[bytes]) -> list[tuple[bytes, ...]]:
@@ -159,10 +159,15 @@ class Scanner:
     def _note(self, rule: int, role: str, number: int, line: str, kept: dict[str, str | None]) -> None:
         if role != "says":
             self.context.add((rule, role))
-        elif rule in self.hits:
-            self.hits[rule].times += 1
+            return
+        said = {k: v.rstrip(".,") for k, v in kept.items() if v}
+        hit = self.hits.get(rule)
+        if hit is None:
+            self.hits[rule] = _Hit(number, line.strip()[:1000], said)
+        elif hit.line == number:  # several signatures of the rule find the line, and each keeps what others do not
+            hit.kept = {**said, **hit.kept}
         else:
-            self.hits[rule] = _Hit(number, line.strip()[:1000], {k: v.rstrip(".,") for k, v in kept.items() if v})
+            hit.times += 1
 
     def findings(self) -> list[Finding]:
         """Best first: what names a cause before what only explains a code, and the root before its echoes."""

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from django.db.models import Q
+
 from deployments.models import Attempt, EngineLog
 from deployments.services import log_zip
 from monitoring.models import Diagnosis
@@ -10,9 +12,15 @@ from monitoring.models import Diagnosis
 
 @log_zip.diagnoses
 def of_logs(heads: Sequence[Attempt | EngineLog]) -> dict[str, Any]:
-    """{id of an attempt: its diagnosis}; nothing of those that were not diagnosed."""
-    rows = Diagnosis.objects.filter(attempt__in=[head.pk for head in heads if isinstance(head, Attempt)])
+    """{id of a log: its diagnosis}; nothing of those that were not diagnosed."""
+    names = [head.pk for head in heads]
+    rows = Diagnosis.objects.filter(Q(attempt__in=names) | Q(piece__in=names))
     return {
-        row.attempt_id: {"findings": row.findings, "right": row.right, "note": row.note, "made_at": row.made_at}
+        row.attempt_id or row.piece_id or "": {
+            "findings": row.findings,
+            "right": row.right,
+            "note": row.note,
+            "made_at": row.made_at,
+        }
         for row in rows
     }

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from tests.browser import (
     seeded_benchmarks,
+    seeded_diagnoses,
     seeding_gateways,
     seeding_holds,
     seeding_logs,
@@ -380,7 +381,7 @@ ALL = (
 )  # fmt: skip
 ELSEWHERE = (
     seeding_models.model_looked, seeding_models.uploads, *seeding_gateways.ALL, *seeding_merged.ALL, seeding_holds.held,
-    seeding_holds.none_held, seeding_logs.long_log,
+    seeding_holds.none_held, seeding_logs.long_log, *seeded_diagnoses.ALL,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in (*ALL, *ELSEWHERE)}
 

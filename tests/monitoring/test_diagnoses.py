@@ -132,3 +132,16 @@ def test_a_hostile_line_costs_no_more_than_others(line):
     scanner = diagnoses.Scanner(diagnoses.signatures())
     scanner.feed(line, 1)
     assert time.monotonic() - began < 5
+
+
+def test_what_several_signatures_of_a_rule_keep_of_a_line_is_kept_together():
+    rule = """
+[[rule]]
+id = "two-ways"
+says = ["needs much more than there is", "wants {n:wanted} of {n:there}"]
+cause = { zh = "要 {wanted}，有 {there}", en = "wants {wanted} of {there}" }
+"""
+    scanner = diagnoses.Scanner(diagnoses.Signatures(rules.read(rule, "serve")))
+    scanner.feed("needs much more than there is: wants 5 of 3\nneeds much more than there is", 1)
+    (found,) = scanner.findings()
+    assert (found.words(found.rule.cause)["en"], found.times) == ("wants 5 of 3", 2)

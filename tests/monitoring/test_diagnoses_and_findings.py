@@ -5,37 +5,10 @@ import pytest
 
 from deployments.serving import findings
 from monitoring import diagnoses
+from monitoring.diagnoses.agreeing import SAME
 from tests.deployments.test_serving_findings import KNOWN as FOUND
 from tests.monitoring.test_diagnoses import KNOWN as DIAGNOSED
 
-SAME = {  # rule: finding
-    "aicpu-library": "aicpu",
-    "bf16-on-chip-without": "bfloat16",
-    "context-beyond-model": "context-model",
-    "device-type-not-inferred": "no-device",
-    "disk-full": "disk-full",
-    "flag-unknown": "flag-unknown",
-    "glibc-too-old": "libraries",
-    "graph-streams": "graph-streams",
-    "hbm-multi-bit-ecc": "ecc",
-    "hccl-buffer-too-small": "hccl-buffer",
-    "hccl-link-timeout": "peer-connect",
-    "hccl-port-npu": "device-port",
-    "heads-not-divisible": "heads",
-    "kv-cache-negative": "kv-negative",
-    "kv-cache-smaller-than-context": "context-cache",
-    "mla-heads-per-rank": "mla-heads",
-    "nnal-missing": "no-nnal",
-    "npu-full-by-others": "oom-foreign",
-    "npu-link-down": "link-down",
-    "npu-out-of-memory": "oom",
-    "npu-smi-container": "no-hal",
-    "port-in-use": "port",
-    "quant-layer-not-described": "quant-description",
-    "quantization-ascend-unknown": "flag-choice-ascend",
-    "soc-unsupported": "chip-unsupported",
-    "torch-npu-missing": "no-package",
-}
 SAMPLES = [*FOUND, *(line for _rule, line in DIAGNOSED)]
 
 
