@@ -11,7 +11,19 @@ from django.utils import timezone
 
 from console import alerts, own_alerts
 from console.models import ApiToken, KeptAnswer
-from deployments.services import clocks, engine_logs, enrol, holds, join_many, reconcile, refusals, retention, trust
+from deployments.services import (
+    clocks,
+    engine_logs,
+    enrol,
+    holds,
+    join_many,
+    reconcile,
+    refusals,
+    retention,
+    support_bundles,
+    support_own,
+    trust,
+)
 from monitoring.models import Minute
 
 HISTORY_DAYS = 7
@@ -98,6 +110,16 @@ def prune_deployments() -> int:
     return retention.prune()
 
 
+def tend_support_bundles() -> int:
+    """What the console itself has for a support bundle is put in where a worker died over it."""
+    return support_own.tend()
+
+
+def prune_support_bundles() -> int:
+    """Support bundles that are old, or too many, go."""
+    return support_bundles.prune()
+
+
 JOBS: list[tuple[str, Callable[[], object]]] = [
     ("17 * * * *", end_old_sessions),
     ("27 3 * * *", forget_failed_logins),
@@ -115,4 +137,6 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("* * * * *", look_at_deployments),
     ("33 4 * * *", prune_engine_logs),
     ("43 4 * * *", prune_deployments),
+    ("* * * * *", tend_support_bundles),
+    ("21 * * * *", prune_support_bundles),
 ]

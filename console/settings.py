@@ -199,6 +199,8 @@ GATE_AGREEMENT = env.share("GATE_AGREEMENT", 0.30)
 # How long logs of engines are kept, and rows of replicas that have ended.
 ENGINE_LOG_DAYS = env.number("ENGINE_LOG_DAYS", 30, least=1, most=3650)
 REPLICA_DAYS = env.number("REPLICA_DAYS", 180, least=1, most=3650)
+SUPPORT_BUNDLE_DAYS = env.number("SUPPORT_BUNDLE_DAYS", 30, least=1, most=3650)
+SUPPORT_BUNDLES_GB = env.number("SUPPORT_BUNDLES_GB", 20, least=1, most=1_000_000)  # of all of them together
 PLAYGROUND_VIEWERS = env.flag("PLAYGROUND_VIEWERS", False)  # may viewers, too, talk to deployments
 OFFLINE_AFTER_S = 60  # promise 2: a server is lost 60 s after its last beat, by the console's clock
 SILENT_AFTER_S = 15

@@ -38,6 +38,7 @@ from deployments.views import (
 app_name = "deployments"
 urlpatterns = [
     path("", include("deployments.bench_urls")),
+    path("", include("deployments.support_urls")),
     path("jobs/", job_list.job_list, name="job-list"),
     path("jobs.csv", job_list.job_csv, name="job-csv"),
     # One address: GET shows the form, POST queues the job and shows the form again where that is refused.

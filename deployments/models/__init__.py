@@ -1,5 +1,5 @@
 """What an operator changes: servers and their NPUs, joining, jobs with their attempts, steps and logs, batches,
-campaigns, orders to agents, keys that change, packages of the vendor, models, deployments."""
+campaigns, orders to agents, keys that change, packages of the vendor, models, deployments, support bundles."""
 
 from deployments.models.approval import Approval, Decision
 from deployments.models.artifact import Artifact, ArtifactPlace, Via
@@ -29,6 +29,7 @@ from deployments.models.order import Order, OrderState
 from deployments.models.package import VendorPackage
 from deployments.models.reservation import Hold, PortLease, Reservation
 from deployments.models.rotation import Phase, Rotation
+from deployments.models.support import PartState, SupportBundle, SupportPart
 
 __all__ = [
     "GONE",
@@ -65,6 +66,7 @@ __all__ = [
     "Npu",
     "Order",
     "OrderState",
+    "PartState",
     "Phase",
     "PortLease",
     "Replica",
@@ -77,6 +79,8 @@ __all__ = [
     "ServerChange",
     "Spread",
     "Step",
+    "SupportBundle",
+    "SupportPart",
     "VendorPackage",
     "Via",
 ]
