@@ -39,8 +39,9 @@ def list_bundles(request: HttpRequest, q: str = "", n: int = MOST) -> HttpRespon
     rows = []
     for bundle in bundles:
         told = support_bundles.as_json(bundle, [])
-        rows.append({**told, "ready": support_bundles.is_ready(found[bundle.pk]),
-                     "bytes": sum(row.part.bytes for row in found[bundle.pk]), "parts": len(found[bundle.pk])})  # fmt: skip
+        parts = found[bundle.pk]
+        size = sum(row.part.bytes for row in parts)
+        rows.append({**told, "ready": support_bundles.is_ready(parts), "bytes": size, "parts": len(parts)})
     return Answer({"support_bundles": rows})
 
 

@@ -1,8 +1,8 @@
 """Topics of jobs and deployments: `jobs` tells every change of state, `job:<id>` one job's state and log.
 
 `artifacts`, `batches`, `batch:<id>`, `campaigns`, `campaign:<id>`, `join:<id>`, `join-many:<id>` and
-`support-bundle:<id>` only say that something has moved ("moved": {id}); the page asks for it anew. `doubt` says that the console doubts itself or does so
-no more ("moved": {on}).
+`support-bundle:<id>` only say that something has moved ("moved": {id}); the page asks for it anew. `doubt` says that
+the console doubts itself or does so no more ("moved": {on}).
 
 `deployment:<id>` has "deployment", what services/deployment_json.of says, whenever something of it changes and at most
 once a second while its engines tell their numbers; `deployments` only says that one has moved. `replica:<id>` speaks as

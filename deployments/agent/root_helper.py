@@ -572,7 +572,7 @@ def systemd(*words: str, **how: bool) -> int:
 
 SUPPORT_FILE = 32 * 1024 * 1024  # of one file; of a longer one its end
 SUPPORT_FILES, SUPPORT_DEEP = 4000, 8
-SUPPORT_ROOM = 4 * 1024 ** 3  # bytes that have to be free for what msnpureport writes
+SUPPORT_ROOM = 4 * 1024**3  # bytes that have to be free for what msnpureport writes
 DEVICE_S = 900.0
 MSNPUREPORT = (
     "/usr/local/Ascend/driver/tools/msnpureport", "/usr/local/bin/msnpureport", "/usr/local/sbin/msnpureport",
@@ -595,7 +595,7 @@ def support(what: str) -> "typing.Callable[..., int]":
     return give
 
 
-def give_files(tar: "tarfile.TarFile", places: "typing.List[str]", since: int, mb: int) -> int:
+def give_files(tar: "tarfile.TarFile", places: "list[str]", since: int, mb: int) -> int:
     """Newest first, until so much was given; 69 where no place is there."""
     found = []  # type: typing.List[typing.Tuple[float, str, typing.List[str]]]
     there = False
@@ -618,7 +618,7 @@ def give_files(tar: "tarfile.TarFile", places: "typing.List[str]", since: int, m
     return 0 if there else 69
 
 
-def open_way(parts: "typing.List[str]") -> int:
+def open_way(parts: "list[str]") -> int:
     """A descriptor of what lies there, no part of the way being a link. Raises OSError."""
     at = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for n, part in enumerate(parts, start=1):
@@ -631,26 +631,23 @@ def open_way(parts: "typing.List[str]") -> int:
     return at
 
 
-def files_below(
-    folder: int, way: "typing.List[str]", depth: int
-) -> "typing.Iterator[typing.Tuple[float, typing.List[str]]]":
+def files_below(folder: int, way: "list[str]", depth: int) -> "typing.Iterator[tuple[float, list[str]]]":
     for name in sorted(os.listdir(folder)):
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
-                yield found.st_mtime, way + [name]
+                yield found.st_mtime, [*way, name]
             elif stat.S_ISDIR(found.st_mode) and depth < SUPPORT_DEEP:
                 inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
                 try:
-                    for one in files_below(inner, way + [name], depth + 1):
-                        yield one
+                    yield from files_below(inner, [*way, name], depth + 1)
                 finally:
                     os.close(inner)
         except OSError:
             continue
 
 
-def give_file(tar: "tarfile.TarFile", place: str, way: "typing.List[str]", most: int) -> int:
+def give_file(tar: "tarfile.TarFile", place: str, way: "list[str]", most: int) -> int:
     """Put the end of a file into the tar; how many bytes. What has gone or is no plain file by now is left out: a
     second name might be another's file."""
     try:
@@ -666,7 +663,7 @@ def give_file(tar: "tarfile.TarFile", place: str, way: "typing.List[str]", most:
         told = tarfile.TarInfo("/".join(place.strip("/").split("/") + way).encode("utf-8", "replace").decode())
         told.size, told.mtime = size, int(found.st_mtime)
         told.pax_headers = {"cut": str(found.st_size - size)}
-        tar.addfile(told, Exactly(file, size))  # type: ignore[arg-type]
+        tar.addfile(told, Exactly(file, size))
     return size
 
 

@@ -70,6 +70,4 @@ class SupportPart(models.Model):
 
     class Meta:
         ordering = ["bundle", "server_name", "id"]
-        constraints = [
-            models.UniqueConstraint(fields=["bundle", "server_name", "source"], name="support_part_once")
-        ]
+        constraints = [models.UniqueConstraint(fields=["bundle", "server_name", "source"], name="support_part_once")]

@@ -14,7 +14,16 @@ from console import untrusted
 from console.errors import Conflict, NotAllowed
 from deployments.agent import signing
 from deployments.models import Rotation, Server
-from deployments.services import bundle, join, lifecycle, model_sources, model_uploads, package_sources, support_parts, wheel_bundles
+from deployments.services import (
+    bundle,
+    join,
+    lifecycle,
+    model_sources,
+    model_uploads,
+    package_sources,
+    support_parts,
+    wheel_bundles,
+)
 
 LEAVE_VALID_S = 600
 
@@ -121,8 +130,8 @@ def upload(body: str, mac: str) -> tuple[Path, int]:
 
 
 def support(body: str, mac: str, piece: bytes) -> int:
-    """{"op": "support", "server": id, "attempt": id, "source", "begin", "size", "sha256": of the piece}: the next bytes of
-    what a job has collected; how many are there then. Who repeats it changes nothing: they are there already.
+    """{"op": "support", "server": id, "attempt": id, "source", "begin", "size", "sha256": of the piece}: the next
+    bytes of what a job has collected; how many are there then. Who repeats it changes nothing: they are there already.
 
     Raises ConsoleError.
     """

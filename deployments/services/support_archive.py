@@ -7,7 +7,7 @@ import json
 import zipfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from asgiref.sync import sync_to_async
 from django.template.loader import render_to_string
@@ -40,7 +40,8 @@ def download(bundle: SupportBundle, *, by: User) -> AsyncIterator[bytes]:
 
 async def _awaited(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
     """A sync iterator would be read whole before the first byte under ASGI."""
-    while (piece := await sync_to_async(next)(pieces, None)) is not None:
+    following = sync_to_async(lambda: next(pieces, None))
+    while (piece := await following()) is not None:
         yield piece
 
 
@@ -49,7 +50,7 @@ def stream(bundle: SupportBundle) -> Iterator[bytes]:
     sink = _Sink()
     found = support_bundles.rows(bundle)
     masks = support_own.masks_of(bundle, _servers(found))
-    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(cast("IO[bytes]", sink), "w", zipfile.ZIP_DEFLATED) as archive:
         for row in found:
             if row.state != PartState.ARRIVED:
                 continue
@@ -121,6 +122,9 @@ class _Sink:
         return len(data)
 
     def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
     def taken(self) -> bytes:

@@ -95,9 +95,7 @@ def path_of(part: SupportPart) -> Path:
 # ---------- make ----------
 
 
-def make(
-    subject: Subject, *, by: User, case_number: str = "", note: str = "", hosts: bool = False
-) -> SupportBundle:
+def make(subject: Subject, *, by: User, case_number: str = "", note: str = "", hosts: bool = False) -> SupportBundle:
     """A new bundle whose jobs are queued; the one just made where somebody clicks twice. Raises ConsoleError."""
     jobs.check_may_operate(by)
     case_number, note = _checked(case_number, note)
@@ -230,17 +228,19 @@ def rows(bundle: SupportBundle) -> list[Row]:
 def rows_of_many(bundles: Iterable[SupportBundle]) -> dict[int, list[Row]]:
     """The same of many bundles, without their lists of files. One query."""
     found: dict[int, list[Row]] = {bundle.pk: [] for bundle in bundles}
-    parts = SupportPart.objects.filter(bundle__in=found).select_related("job").defer("entries", "missing", "job__params")
+    parts = (
+        SupportPart.objects.filter(bundle__in=found).select_related("job").defer("entries", "missing", "job__params")
+    )
     for part in parts:
         found[part.bundle_id].append(_row(part))
     return found
 
 
 def _row(part: SupportPart) -> Row:
-    if part.state == PartState.WAITING and part.source != CONSOLE:
-        if part.job is None or part.job.state in (*ENDED, JobState.LOST):
-            reason = part.job.reason if part.job else None
-            return Row(part, PartState.MISSING, Text(*reason) if reason else ENDED_WITHOUT)
+    over = part.job is None or part.job.state in (*ENDED, JobState.LOST)
+    if part.state == PartState.WAITING and part.source != CONSOLE and over:
+        reason = part.job.reason if part.job else None
+        return Row(part, PartState.MISSING, Text(*reason) if reason else ENDED_WITHOUT)
     return Row(part, part.state, Text(*part.why) if part.why else None)
 
 

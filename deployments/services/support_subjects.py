@@ -83,9 +83,7 @@ def of_replica(replica: Replica) -> Subject:
 
 def of_deployment(deployment: Deployment) -> Subject:
     """Its replicas, those that are there first, else the last that ended."""
-    rows = deployment.replica_set if hasattr(deployment, "replica_set") else Replica.objects.filter(
-        deployment=deployment
-    )  # fmt: skip
+    rows = Replica.objects.filter(deployment=deployment)
     every = list(rows.select_related("server").order_by("-n")[:200])
     there = [one for one in every if one.ended_at is None] or every[:1]
     chosen = there[:MOST_REPLICAS]
@@ -115,7 +113,7 @@ def of_server(server: Server) -> Subject:
 
 
 def of_alert(alert: Alert) -> Subject:
-    """What its link leads to, at the moment when it began. Raises Invalid where that is no server, job or deployment."""
+    """What its link leads to, when it fired last. Raises Invalid where that is no server, job or deployment."""
     try:
         found = resolve(alert.link.partition("?")[0].partition("#")[0])
     except Resolver404:

@@ -1,5 +1,6 @@
 """Files of a folder that may hold anything: no link is followed, nothing but plain files is opened, all is bounded."""
 
+import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -24,11 +25,7 @@ def listed(folder: Path) -> Iterator[Found]:
     top itself."""
     top = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        count = 0
-        for parts, info in _below(top, (), 0):
-            count += 1
-            if count > MOST_FILES:
-                return
+        for parts, info in itertools.islice(_below(top, (), 0), MOST_FILES):
             yield Found(parts, info.st_size, info.st_mtime)
     finally:
         os.close(top)

@@ -15,14 +15,16 @@ from deployments.agent.support.masking import Masks
 from deployments.steps import Text
 
 LINE = 64 * 1024  # of a longer line the rest is left out, for no mask could judge it by itself
-HEAD = 4096
+HEAD = LEAST = 4096
 SPARE = 512 << 20  # bytes of the disk that others need more than a bundle does
 MOST_ENTRIES = 4000
 MOST_MISSING = 500
 EPOCH = (1980, 1, 1, 0, 0, 0)
 Read = Callable[[int], bytes]
 
-BINARY = Text("二进制文件，无法遮盖其中的秘密，因此没有放入", "it is binary, so nothing in it could be masked: left out")
+BINARY = Text(
+    "二进制文件，无法遮盖其中的秘密，因此没有放入", "it is binary, so nothing in it could be masked: left out"
+)
 NO_ROOM = Text(
     "磁盘空间不足，没有继续收集。请腾出空间，再重新收集。",
     "The disk has too little room left, so collecting stopped. Make room, then collect again.",
@@ -100,7 +102,7 @@ class Part:
         """Raises Full where nothing more may be taken."""
         if time.monotonic() > self.until:
             raise Full(TOO_LONG)
-        if self.left <= 0 or len(self.entries) >= MOST_ENTRIES:
+        if self.left < LEAST or len(self.entries) >= MOST_ENTRIES:
             raise Full(TOO_MUCH)
         if self.path.parent.exists():
             disk = os.statvfs(self.path.parent)
@@ -116,20 +118,20 @@ class Part:
     # ---------- lines ----------
 
     def _masked(self, head: bytes, read: Read) -> Iterator[bytes]:
-        """The text with every line masked; bytes that are no UTF-8 stay as they are."""
+        """The text with every line masked, some lines at a time; bytes that are no UTF-8 stay as they are."""
         held, rest = head, True
         while held or rest:
-            while rest and b"\n" not in held and len(held) < LINE:
+            while rest and len(held) < LINE:
                 more = read(LINE)
                 held, rest = held + more, bool(more)
-            line, end, after = held.partition(b"\n")
-            if not end and rest or len(line) > LINE:
-                after, end, dropped = (after, end, 0) if end else self._drop(read)
-                dropped += len(line) - LINE if len(line) > LINE else 0
-                yield self._one(line[:LINE]) + b" [%d bytes of this line left out]" % dropped + end
+            end = held.rfind(b"\n") + 1
+            if end or not rest:
+                lines, held = (held[:end], held[end:]) if end and rest else (held, b"")
+                yield self._clean(lines)
             else:
-                yield self._one(line) + end
-            held = after
+                first, dropped = held[:LINE], len(held) - LINE
+                held, line_end, more_dropped = self._drop(read)
+                yield self._clean(first) + b" [%d bytes of this line left out]" % (dropped + more_dropped) + line_end
 
     def _drop(self, read: Read) -> tuple[bytes, bytes, int]:
         """What follows the end of a line that is too long, the end itself, how much was dropped."""
@@ -143,8 +145,8 @@ class Part:
                 break
         return b"", b"", dropped
 
-    def _one(self, line: bytes) -> bytes:
-        return self.masks.line(line.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    def _clean(self, data: bytes) -> bytes:
+        return self.masks.block(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     # ---------- the end ----------
 

@@ -1,4 +1,4 @@
-"""What root alone may read comes from the root helper as a tar on its output: nothing of it lies on the disk as ours."""
+"""What root alone may read comes from the root helper as a tar on its output, and lies nowhere as ours."""
 
 import os
 import selectors

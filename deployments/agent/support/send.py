@@ -44,16 +44,16 @@ def upload(
     sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic,
 ) -> None:  # fmt: skip
     """`ask` says how many bytes are there, raising OSError where it could not. Raises Stopped."""
-    here, until = -1, clock() + TRIES_S
+    here, best, until = -1, -1, clock() + TRIES_S
     while here < size:
         try:
-            if here < 0:
-                found = ask({"begin": 0, "size": size}, b"")
-            else:
-                found = ask({"begin": here, "size": size}, read(here))
+            head = {"begin": max(0, here), "size": size}
+            found = ask(head, read(here) if here >= 0 else b"")
             if found <= here:
                 raise OSError("the console stands still")
-            here, until = found, clock() + TRIES_S
+            if found > best:
+                best, until = found, clock() + TRIES_S
+            here = found
         except (OSError, http.client.HTTPException) as error:
             if clock() >= until:
                 raise Stopped(

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from deployments.agent.cleanup.places import Server, homes, server_of
 from deployments.agent.config import Config
@@ -173,7 +173,9 @@ def plog_folders(at: Place) -> list[str]:
     named = [env.get("ASCEND_PROCESS_LOG_PATH", "")]
     named += [f"{env['ASCEND_WORK_PATH']}/log"] if env.get("ASCEND_WORK_PATH") else []
     for spec in _specs(at):
-        told = spec.get("env") if isinstance(spec.get("env"), dict) else {}
+        told = spec.get("env")
+        if not isinstance(told, dict):
+            continue
         named += [str(told.get("ASCEND_PROCESS_LOG_PATH", ""))]
         named += [f"{told['ASCEND_WORK_PATH']}/log"] if told.get("ASCEND_WORK_PATH") else []
     named += [f"{home}/ascend/log" for home in homes(at.server)]
@@ -204,7 +206,7 @@ def _is_told(one: files.Found) -> bool:
     return len(one.parts) == 1 and (name.endswith(".json") or name in ("history", "failed") or ".log" in name)
 
 
-def _specs(at: Place) -> "list[dict[str, object]]":
+def _specs(at: Place) -> list[dict[str, Any]]:
     found = []
     for path in sorted(at.config.engines.glob("e*/spec.json"))[:200]:
         try:
