@@ -10,7 +10,7 @@ import ipaddress
 import re
 from collections.abc import Iterable
 
-from deployments.agent.support.secret_words import hinted, without_secrets
+from deployments.agent.support.secret_words import without_secrets
 
 IPV4 = re.compile(r"(?<![\w.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\w]|\.\d)")
 IPV6 = re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f]*:[0-9A-Fa-f]*:)[0-9A-Fa-f:]{3,39}(?![\w:])")
@@ -47,12 +47,9 @@ class Masks:
         return self.block(text)
 
     def block(self, text: str) -> str:
-        """The same where nothing is to be hidden. What cannot be in it is not looked for line by line."""
-        low = text.lower()
-        if hinted(low) or any(hint in low for hint in REQUEST_HINTS):
-            text = "\n".join(map(self._judged, text.split("\n")))
-            low = text.lower()
-        return text if self.hosts else self._without_hosts(text, low)
+        """The same where nothing is to be hidden."""
+        text = "\n".join(map(self._judged, text.split("\n")))
+        return text if self.hosts else self._without_hosts(text, text.lower())
 
     def _judged(self, line: str) -> str:
         found = self._request(line) or without_secrets(line)
@@ -61,7 +58,8 @@ class Masks:
 
     def _request(self, line: str) -> str:
         """What stands for a line with a request, its time kept; '' for any other."""
-        if not REQUEST.search(line):
+        low = line.lower()
+        if not any(hint in low for hint in REQUEST_HINTS) or not REQUEST.search(line):
             return ""
         dated = DATED.match(line)
         return (dated[0] + " " if dated else "") + LEFT_OUT % len(line)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from deployments.agent.support import INDEX
+from deployments.agent.support.files import shown
 from deployments.agent.support.masking import Masks
 from deployments.steps import Text
 
@@ -165,7 +166,8 @@ class Part:
         self.path.unlink(missing_ok=True)
 
     def _own(self, name: str) -> str:
-        """The name, with a number where it is taken."""
+        """The name as any archive can hold it, with a number where it is taken."""
+        name = shown(*name.split("/"))
         free, n = name, 1
         while free.lower() in self.names or free == INDEX:
             n += 1

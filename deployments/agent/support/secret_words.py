@@ -3,8 +3,9 @@
 import re
 
 MASK = "•••"
-HINTS = ("passw", "passphrase", "secret", "token", "key", "credential", "bearer", "basic", "authorization", "@", "hf_",
-         "sk-", "ac_", "ghp_", "akia", "eyj", "ms-")  # fmt: skip
+WORDS = ("passw", "passphrase", "secret", "token", "key", "credential")
+LOGINS = ("bearer", "basic", "authorization")
+LOOKS = ("hf_", "sk-", "ac_", "ghp_", "AKIA", "eyJ", "ms-")
 NAMED = re.compile(
     r"""(?i)((?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential)"""
     r"""s?["']?[ \t]*(?:=|:(?!/))[ \t]*)(?:"[^"\n]*"|'[^'\n]*'|[^\s,;&"')\]}]+)"""
@@ -24,20 +25,16 @@ COUNTS = re.compile(r"(?i)(?:max|num|min|total|per|prompt|completion|generated|b
 
 
 def without_secrets(line: str) -> str:
-    """The line with each secret replaced."""
-    if not hinted(line.lower()):
-        return line
-    line = NAMED.sub(_named, line)
-    line = LISTED.sub(rf"\1{MASK}", line)
-    line = FLAG.sub(rf"\1{MASK}", line)
-    line = BEARER.sub(rf"\1{MASK}", line)
-    line = LOGIN.sub(rf"\1{MASK}@", line)
-    return SHAPES.sub(MASK, line)
-
-
-def hinted(low: str) -> bool:
-    """Whether the text, in small letters, may hold a secret at all: most does not, and needs no closer look."""
-    return any(hint in low for hint in HINTS)
+    """The line with each secret replaced. Most lines can hold none, and are not looked at closer."""
+    low = line.lower()
+    if any(word in low for word in WORDS):
+        line = NAMED.sub(_named, line)
+        line = FLAG.sub(rf"\1{MASK}", LISTED.sub(rf"\1{MASK}", line))
+    if any(word in low for word in LOGINS):
+        line = BEARER.sub(rf"\1{MASK}", line)
+    if "@" in line:
+        line = LOGIN.sub(rf"\1{MASK}@", line)
+    return SHAPES.sub(MASK, line) if any(look in line for look in LOOKS) else line
 
 
 def _named(found: "re.Match[str]") -> str:
