@@ -61,8 +61,8 @@ def _readings(part: Part, scene: Scene, _source: str) -> None:
         return
     _ask(part, scene, "npu-smi", "info", "-m")
     for index, chip in enumerate(scene.server.chips[:MOST_CHIPS]):
-        for kind in ("board", "health"):
-            _ask(part, scene, "npu-smi", "info", "-t", kind, "-i", str(chip.npu), "-c", str(chip.chip))
+        _ask(part, scene, "npu-smi", "info", "-t", "board", "-i", str(chip.npu))
+        _ask(part, scene, "npu-smi", "info", "-t", "health", "-i", str(chip.npu), "-c", str(chip.chip))
         _ask(part, scene, "hccn_tool", "-i", str(index), "-link", "-g")
 
 

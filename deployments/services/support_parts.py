@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,10 @@ MOST_FILE = 4 << 30
 SPARE = 2 << 30  # bytes that stay free for the console itself
 SHA256 = re.compile(r"[0-9a-f]{64}")
 NAME = re.compile(r"[0-9a-f]{32}\.zip")
+UNREADABLE = (
+    OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, RecursionError, NotImplementedError,
+    zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 BAD = ("送来的内容无法读取", "what was sent cannot be read")
 
 
@@ -169,7 +174,7 @@ def take(part: SupportPart, path: Path) -> None:
         entries, missing = read(path)
         part.state, part.why, part.bytes = PartState.ARRIVED, None, path.stat().st_size
         part.entries, part.missing = entries, missing
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, KeyError, RecursionError):
+    except UNREADABLE:
         path.unlink(missing_ok=True)
         part.state, part.why, part.bytes, part.entries, part.missing = PartState.MISSING, list(BAD), 0, [], []
     part.here, part.arrived_at = part.bytes, timezone.now()

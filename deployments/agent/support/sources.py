@@ -62,6 +62,8 @@ def readings(at: Place) -> None:
     for words in SMI:
         ask("npu-smi", *words)
     npus = sorted({(npu.npu, chip) for npu in at.host.npus for chip in [getattr(npu, "chip", 0) or 0]}, key=str)
+    for npu in sorted({npu for npu, _chip in npus}, key=str)[:SEVERAL]:
+        ask("npu-smi", "info", "-t", "board", "-i", str(npu))  # with a chip named it tells no serial number
     for npu, chip in npus[:SEVERAL]:
         for kind in SMI_CHIP:
             ask("npu-smi", "info", "-t", kind, "-i", str(npu), "-c", str(chip))
