@@ -18,6 +18,7 @@ from console.errors import ConsoleError, Invalid, NotFound
 from console.models import User
 from deployments.api import router as deployments_router
 from monitoring.api import router as monitoring_router
+from monitoring.rules_api import router as rules_router
 
 
 class Bearer(HttpBearer):
@@ -92,3 +93,4 @@ def not_found(request: HttpRequest, error: Http404) -> HttpResponse:
 
 api.add_router("", deployments_router)
 api.add_router("", monitoring_router)
+api.add_router("", rules_router)

@@ -24,6 +24,7 @@ LOOPBACK = ["localhost", ".localhost", "127.0.0.1", "[::1]"]
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", LOOPBACK if BIND in ("127.0.0.1", "::1", "localhost") else ["*"])
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS", [])
 STACKS_FILE = Path(env.text("STACKS_FILE", str(VAR_DIR / "stacks.json")))  # rows of the site beside the built-in ones
+SITE_DIAGNOSES = Path(env.text("SITE_DIAGNOSES", str(VAR_DIR / "diagnoses" / "site.toml")))  # rules
 MODELS_FILE = Path(env.text("MODELS_FILE", str(VAR_DIR / "models.json")))  # the same for the catalogue of models
 MODELS_ROOT = env.text("MODELS_ROOT", "/opt/ascend-console/models")  # where models lie on servers, unless told
 # Where servers get Python packages, in place of the public indexes; an operator may name others for one plan.

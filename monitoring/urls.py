@@ -1,6 +1,6 @@
 from django.urls import path
 
-from monitoring import alert_views, diagnosis_views, exporters, stack_views, views
+from monitoring import alert_views, diagnosis_views, exporters, site_rule_views, stack_views, views
 
 app_name = "monitoring"
 urlpatterns = [
@@ -16,6 +16,7 @@ urlpatterns = [
     path("alerts/counts.json", alert_views.alert_counts, name="alert-counts"),
     path("alerts/<int:pk>/resolve", alert_views.alert_resolve, name="alert-resolve"),
     path("diagnoses/", diagnosis_views.diagnosis_list, name="diagnosis-list"),
+    path("diagnoses/site/", site_rule_views.site_rules_page, name="site-rules"),
     path("diagnoses/<int:pk>/judge", diagnosis_views.diagnosis_judge, name="diagnosis-judge"),
     path("stacks/", stack_views.stack_list, name="stack-list"),
     path("stacks/<str:name>/", stack_views.stack_detail, name="stack-detail"),

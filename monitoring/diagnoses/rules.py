@@ -17,6 +17,7 @@ names no other.
 import dataclasses
 import re
 import string
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,12 +87,29 @@ def read(text: str, stage: str) -> list[Rule]:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadRule(f"{stage}: {error}") from error
-    rules = [_rule(table, stage) for table in data.get("rule", [])]
-    rules += [_code_rule(table, stage) for table in data.get("code", [])]
-    twice = {rule.id for rule in rules if sum(one.id == rule.id for one in rules) > 1}
+    if strange := sorted(set(data) - {"rule", "code", "off"}):
+        raise BadRule(f"{stage}: {', '.join(strange)[:60]} is not known here; write [[rule]] or [[code]]")
+    rules = [_rule(table, stage) for table in _tables(data, "rule", stage)]
+    rules += [_code_rule(table, stage) for table in _tables(data, "code", stage)]
+    twice = [name for name, n in Counter(rule.id for rule in rules).items() if n > 1]
     if twice:
         raise BadRule(f"{stage}: {', '.join(sorted(twice))} stands twice")
     return rules
+
+
+def read_off(text: str) -> frozenset[str]:
+    """`off = ["port-in-use"]` at the top of a site's file: ids of our rules that it does not want. Raises BadRule."""
+    given = tomllib.loads(text).get("off", [])
+    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
+        raise BadRule('off is a list of ids, such as off = ["port-in-use"]')
+    return frozenset(given)
+
+
+def _tables(data: Mapping[str, Any], name: str, stage: str) -> list[Mapping[str, Any]]:
+    given = data.get(name, [])
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+        raise BadRule(f"{stage}: begin each rule with a line [[{name}]]")
+    return given
 
 
 def _code_rule(table: Mapping[str, Any], stage: str) -> Rule:

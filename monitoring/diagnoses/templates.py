@@ -23,11 +23,13 @@ class BadTemplate(ValueError):
 
 @dataclass(frozen=True)
 class Template:
-    """`word` stands, in small letters, in every line that `regex` finds: looking for it first is what makes it fast."""
+    """`word` stands, in small letters, in every line that `regex` finds: looking for it first is what makes it fast.
+    `pieces` are what stands between the holes."""
 
     text: str
     word: str
     regex: "re.Pattern[str]"
+    pieces: tuple[str, ...]
 
 
 def compiled(text: str) -> Template:
@@ -52,7 +54,7 @@ def compiled(text: str) -> Template:
     word = max((piece.strip() for piece in words), key=len).lower()
     if len(word.encode()) < LEAST_WORD:  # a Chinese character says as much as three letters
         raise BadTemplate(f"“{text}” has no piece of {LEAST_WORD} letters without a hole")
-    return Template(text, word, re.compile("".join(pieces), re.IGNORECASE))
+    return Template(text, word, re.compile("".join(pieces), re.IGNORECASE), tuple(piece for piece in words if piece))
 
 
 def _literal(text: str) -> str:

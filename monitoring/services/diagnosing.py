@@ -20,6 +20,7 @@ from deployments.models import Attempt, Job, JobState
 from deployments.services import jobs, logs
 from monitoring import diagnoses
 from monitoring.models import Diagnosis
+from monitoring.services import site_rules
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class Watch:
 
     def take(self, chunks: Iterable[Chunk]) -> None:
         for chunk in chunks:
-            scanner, following = self.scanners.pop(chunk.attempt, (diagnoses.Scanner(diagnoses.signatures()), 1))
+            scanner, following = self.scanners.pop(chunk.attempt, (diagnoses.Scanner(site_rules.signatures()), 1))
             if chunk.first != following:
                 continue  # what is missing was not seen: the stored log is read at the end
             scanner.feed(said(chunk.raw[:-1].split(b"\n")), chunk.first)
@@ -72,7 +73,7 @@ def _text(record: bytes) -> str:
 
 def scan(attempt: Attempt) -> diagnoses.Scanner:
     """A scanner that has seen the stored log, in bounded memory."""
-    scanner = diagnoses.Scanner(diagnoses.signatures())
+    scanner = diagnoses.Scanner(site_rules.signatures())
     for first, records in _stored(attempt.pk):
         scanner.feed(said(records), first)
     return scanner

@@ -27,7 +27,8 @@ def helper(tmp_path, monkeypatch):
     monkeypatch.setattr(root_helper, "MSNPUREPORT", (str(tmp_path / "msnpureport"),))
     monkeypatch.setattr(root_helper, "signal", types.SimpleNamespace(
         **{**vars(root_helper.signal), "signal": lambda *_words: None}))  # fmt: skip
-    monkeypatch.setattr(sys, "stdout", types.SimpleNamespace(buffer=out))
+    output = types.SimpleNamespace(buffer=out)
+    monkeypatch.setattr(root_helper, "sys", types.SimpleNamespace(stdout=output, stderr=sys.stderr, exit=sys.exit))
     return out
 
 

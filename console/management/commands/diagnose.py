@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from console.language import pick
 from monitoring import diagnoses
+from monitoring.services import site_rules
 
 PIECE = 1024 * 1024  # characters that are read at once
 NO_FILE = (
@@ -33,7 +34,7 @@ class Command(BaseCommand):
 
 def scanned(path: str) -> list[diagnoses.Finding]:
     """In pieces of whole lines: a log may be as long as a disk. What is no UTF-8 is read all the same."""
-    scanner, number, rest = diagnoses.Scanner(diagnoses.signatures()), 1, ""
+    scanner, number, rest = diagnoses.Scanner(site_rules.signatures()), 1, ""
     try:
         with nullcontext(sys.stdin.buffer) if path == "-" else Path(path).open("rb") as file:
             while piece := file.read(PIECE):
