@@ -1,4 +1,4 @@
-"""Support bundles on the console: made with a click, parts taken from servers that may be anybody, the archive, the end."""
+"""Support bundles on the console: made with a click, parts from servers that may be anybody, the archive, the end."""
 
 import hashlib
 import html

@@ -60,7 +60,9 @@ def test_a_place_that_is_a_link_or_not_there_gives_nothing(helper, tmp_path):
 
 def test_device_logs_are_exported_given_and_taken_away(helper, tmp_path):
     program = tmp_path / "msnpureport"
-    program.write_text("#!/bin/sh\nmkdir -p 2026/slog; echo device >2026/slog/dev-0.log; printf 'a\\0b' >2026/x.bin\nexit 3\n")
+    program.write_text(
+        "#!/bin/sh\nmkdir -p 2026/slog; echo device >2026/slog/dev-0.log; printf 'a\\0b' >2026/x.bin\nexit 3\n"
+    )
     program.chmod(0o755)
     (tmp_path / "own" / "support-left").mkdir(parents=True)
     with pytest.raises(root_helper.Refused, match="ended with code 3"):

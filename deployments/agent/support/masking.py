@@ -30,8 +30,10 @@ LEFT_OUT = "[left out: a line that holds a request, %d characters]"
 DATED = re.compile(r"^.{0,60}?\d\d:\d\d:\d\d(?:[.,]\d+)?")
 
 
-REQUEST_HINTS = ("prompt", "messages", "input", "request", "output", "generated", "content", "tool_call", "<|", '"text"',
-                 "'text'", "query", "question", "answer")  # fmt: skip
+REQUEST_HINTS = (
+    "prompt", "messages", "input", "request", "output", "generated", "content", "tool_call", "<|", '"text"', "'text'",
+    "query", "question", "answer",
+)  # fmt: skip
 
 
 class Masks:
