@@ -147,8 +147,9 @@ def test_of_a_sparse_file_of_10_gb_the_end_is_taken_and_binary_is_left_out(bench
 
 def test_a_file_that_grows_has_an_end_and_a_long_line_is_cut(tmp_path):
     made = Part(tmp_path / "p.zip", Masks("s"), 64 << 20, time.monotonic() + 20)
-    endless = part.bounded(Path("/dev/urandom").open("rb"), 1 << 20)  # as much as it had
-    assert sum(len(piece) for piece in iter(lambda: endless(65536), b"")) == 1 << 20
+    with Path("/dev/urandom").open("rb") as file:
+        endless = part.bounded(file, 1 << 20)  # as much as it had
+        assert sum(len(piece) for piece in iter(lambda: endless(65536), b"")) == 1 << 20
     long = iter([b"before\n" + b"y" * 70_000, b"y" * 9_000_000, b"y\nafter\n"])
     made.add("long", lambda _n: next(long, b""))
     made.close()
