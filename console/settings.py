@@ -198,10 +198,15 @@ STATIC_ROOT = None if WHITENOISE_USE_FINDERS else COLLECTED
 GATE_BUDGET = env.share("GATE_BUDGET", 0.02)
 GATE_AGREEMENT = env.share("GATE_AGREEMENT", 0.30)
 # How long logs of engines are kept, and rows of replicas that have ended.
+# History: rows of a minute, of five minutes, of an hour (monitoring/services/rollups.py).
+HISTORY_RAW_HOURS = env.number("HISTORY_RAW_HOURS", 24, least=2, most=24 * 31)
+HISTORY_5MIN_DAYS = env.number("HISTORY_5MIN_DAYS", 30, least=1, most=366)
+HISTORY_HOUR_DAYS = env.number("HISTORY_HOUR_DAYS", 365, least=1, most=3650)
 ENGINE_LOG_DAYS = env.number("ENGINE_LOG_DAYS", 30, least=1, most=3650)
 REPLICA_DAYS = env.number("REPLICA_DAYS", 180, least=1, most=3650)
 SUPPORT_BUNDLE_DAYS = env.number("SUPPORT_BUNDLE_DAYS", 30, least=1, most=3650)
 SUPPORT_BUNDLES_GB = env.number("SUPPORT_BUNDLES_GB", 20, least=1, most=1_000_000)  # of all of them together
+LOG_SHARE = env.flag("LOG_SHARE", False)  # may operators make links by which anybody reads one log
 PLAYGROUND_VIEWERS = env.flag("PLAYGROUND_VIEWERS", False)  # may viewers, too, talk to deployments
 OFFLINE_AFTER_S = 60  # promise 2: a server is lost 60 s after its last beat, by the console's clock
 SILENT_AFTER_S = 15

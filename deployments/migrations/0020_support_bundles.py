@@ -10,7 +10,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('deployments', '0017_core'),
+        ('deployments', '0019_log_keeping'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
