@@ -47,7 +47,12 @@ PLACES = [
             "deployments:gateway", "deployments:benchmark", "deployments:playground",
         ),
     ),
-    ("deployments:job-list", gettext_noop("Jobs"), "job", ("deployments:job", "deployments:batch")),
+    (
+        "deployments:job-list",
+        gettext_noop("Jobs"),
+        "job",
+        ("deployments:job", "deployments:batch", "deployments:support"),
+    ),
     ("deployments:campaign-list", gettext_noop("Campaigns"), "report", ("deployments:campaign",)),
     ("deployments:queue-list", gettext_noop("Queues"), "queue", ("deployments:queue", "django_rq:")),
     ("deployments:model-list", gettext_noop("Models"), "model", ("deployments:model", "deployments:serving")),

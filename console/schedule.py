@@ -21,6 +21,8 @@ from deployments.services import (
     reconcile,
     refusals,
     retention,
+    support_bundles,
+    support_own,
     trust,
 )
 from monitoring.services import rollups
@@ -108,6 +110,16 @@ def prune_deployments() -> int:
     return retention.prune()
 
 
+def tend_support_bundles() -> int:
+    """What the console itself has for a support bundle is put in where a worker died over it."""
+    return support_own.tend()
+
+
+def prune_support_bundles() -> int:
+    """Support bundles that are old, or too many, go."""
+    return support_bundles.prune()
+
+
 JOBS: list[tuple[str, Callable[[], object]]] = [
     ("17 * * * *", end_old_sessions),
     ("27 3 * * *", forget_failed_logins),
@@ -126,4 +138,6 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("* * * * *", look_at_deployments),
     ("33 4 * * *", prune_engine_logs),
     ("43 4 * * *", prune_deployments),
+    ("* * * * *", tend_support_bundles),
+    ("21 * * * *", prune_support_bundles),
 ]

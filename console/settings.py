@@ -204,6 +204,8 @@ HISTORY_5MIN_DAYS = env.number("HISTORY_5MIN_DAYS", 30, least=1, most=366)
 HISTORY_HOUR_DAYS = env.number("HISTORY_HOUR_DAYS", 365, least=1, most=3650)
 ENGINE_LOG_DAYS = env.number("ENGINE_LOG_DAYS", 30, least=1, most=3650)
 REPLICA_DAYS = env.number("REPLICA_DAYS", 180, least=1, most=3650)
+SUPPORT_BUNDLE_DAYS = env.number("SUPPORT_BUNDLE_DAYS", 30, least=1, most=3650)
+SUPPORT_BUNDLES_GB = env.number("SUPPORT_BUNDLES_GB", 20, least=1, most=1_000_000)  # of all of them together
 LOG_SHARE = env.flag("LOG_SHARE", False)  # may operators make links by which anybody reads one log
 PLAYGROUND_VIEWERS = env.flag("PLAYGROUND_VIEWERS", False)  # may viewers, too, talk to deployments
 OFFLINE_AFTER_S = 60  # promise 2: a server is lost 60 s after its last beat, by the console's clock

@@ -32,6 +32,7 @@ from deployments.placement_api import router as placement_router
 from deployments.quantize_api import router as quantize_router
 from deployments.services import approvals, approving, jobs, logs, package_sources, stacks, waiting, wheel_bundles
 from deployments.serving_api import router as serving_router
+from deployments.support_api import router as support_router
 
 router = Router(tags=["jobs"])
 router.add_router("", batch_router)
@@ -51,6 +52,7 @@ router.add_router("", log_router)
 router.add_router("", log_search_router)
 router.add_router("", placement_router)
 router.add_router("", gateway_router)
+router.add_router("", support_router)
 
 
 class NewJob(Strict):

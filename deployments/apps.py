@@ -24,4 +24,5 @@ class DeploymentsConfig(AppConfig):
             resets,
             serve_jobs,
             serve_uses,
+            support_parts,
         )

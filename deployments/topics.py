@@ -1,8 +1,8 @@
 """Topics of jobs and deployments: `jobs` tells every change of state, `job:<id>` one job's state and log.
 
-`artifacts`, `batches`, `batch:<id>`, `campaigns`, `campaign:<id>`, `join:<id>` and `join-many:<id>` only say that
-something has moved ("moved": {id}); the page asks for it anew. `doubt` says that the console doubts itself or does so
-no more ("moved": {on}).
+`artifacts`, `batches`, `batch:<id>`, `campaigns`, `campaign:<id>`, `join:<id>`, `join-many:<id>` and
+`support-bundle:<id>` only say that something has moved ("moved": {id}); the page asks for it anew. `doubt` says that
+the console doubts itself or does so no more ("moved": {on}).
 
 `deployment:<id>` has "deployment", what services/deployment_json.of says, whenever something of it changes and at most
 once a second while its engines tell their numbers; `deployments` only says that one has moved. `replica:<id>` speaks as
@@ -21,7 +21,7 @@ from console.live import Present, Told, Topic, viewer
 from console.message import newest, newest_of_each
 from console.models import User
 from deployments.models import AgentLog, Attempt, Batch, Campaign, EngineLog, Enrolment, Job, JoinMany, Replica, Server
-from deployments.services import agent_logs, deployment_json, engine_logs, logs, replica_live
+from deployments.services import agent_logs, deployment_json, engine_logs, logs, replica_live, support_bundles
 from deployments.services.jobs import as_json
 
 MOST_LINES = 500  # what a socket sends of the past; more than that the page fetches over HTTP, as it needs it
@@ -107,6 +107,13 @@ def _present_moved(model: type[Model], match: re.Match[str]) -> Present:
     return Present([Told("moved", {"id": pk})])
 
 
+def present_support_bundle(match: re.Match[str]) -> Present:
+    """A part may have come since the page was drawn. Raises NotFound."""
+    pk = int(match["id"])
+    support_bundles.find(pk)
+    return Present([Told("moved", {"id": pk})])
+
+
 def present_doubt(match: re.Match[str]) -> Present:
     return Present([Told("moved", {"on": bool(doubt.read())})])
 
@@ -167,5 +174,6 @@ TOPICS = [
     Topic(r"job:(?P<id>[1-9]\d{0,17})", viewer, present, history=history),
     Topic(r"deployments", viewer, conflate=newest),
     Topic(r"deployment:(?P<id>[1-9]\d{0,17})", viewer, present_deployment, conflate=newest),
+    Topic(r"support-bundle:(?P<id>[1-9]\d{0,17})", viewer, present_support_bundle, conflate=newest),
     Topic(r"replica:(?P<id>[1-9]\d{0,17})", viewer, present_replica, history=replica_history),
 ]

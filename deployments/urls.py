@@ -42,6 +42,7 @@ from deployments.views import (
 app_name = "deployments"
 urlpatterns = [
     path("", include("deployments.bench_urls")),
+    path("", include("deployments.support_urls")),
     path("", include("deployments.log_urls")),
     path("jobs/", job_list.job_list, name="job-list"),
     path("jobs.csv", job_list.job_csv, name="job-csv"),

@@ -22,6 +22,8 @@ import signal
 import stat
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 import typing
 
@@ -52,6 +54,7 @@ DEVICE_LIST = NUMBER + "(?:," + NUMBER + "){0,127}"  # of /dev/davinci<number>
 ENGINE = r"e[0-9]{1,10}"  # a replica's, as its folder below the agent's state is called
 # A model's folder: no blank, no sign that a unit file or a shell reads, and no way up.
 MODEL = r"/|(?!.*/\.\.?(?:/|$))(?:/[A-Za-z0-9._+@=,-]{1,255}){1,40}"
+MOMENT, MEGABYTES = r"[0-9]{1,11}", r"[1-9][0-9]{0,3}"  # since when (epoch seconds), how much at most
 NPU_SMI = ("/usr/local/bin/npu-smi", "/usr/local/sbin/npu-smi", "/usr/bin/npu-smi")
 SHUTDOWN = ("/usr/sbin/shutdown", "/sbin/shutdown")
 # Joining puts it beside this file where root alone decides what it runs: the agent removes itself from this server.
@@ -104,6 +107,11 @@ ACTIONS = {
     "engine-start": ([ENGINE], []),
     "engine-tidy": ([ENGINE], []),
     "engine-remove": ([ENGINE], []),
+    "support-dmesg": ([ATTEMPT], [[path, "-T"] for path in ("/usr/bin/dmesg", "/bin/dmesg")]),
+    "support-hccn": ([ATTEMPT, MOMENT, MEGABYTES], []),
+    "support-seclog": ([ATTEMPT, MOMENT, MEGABYTES], []),
+    "support-plog": ([ATTEMPT, MOMENT, MEGABYTES], []),
+    "support-device": ([ATTEMPT, MOMENT, MEGABYTES], []),
 }
 # What changes driver or firmware: not while anybody holds an NPU, and it ends by itself, whoever goes away.
 HOST = (
@@ -560,6 +568,181 @@ def systemd(*words: str, **how: bool) -> int:
     return run([program(), *words], {}, quiet=how.get("quiet", False))
 
 
+# ---------- logs for a support bundle: a tar on our output, for whoever listens ----------
+
+SUPPORT_FILE = 32 * 1024 * 1024  # of one file; of a longer one its end
+SUPPORT_FILES, SUPPORT_DEEP = 4000, 8
+SUPPORT_ROOM = 4 * 1024**3  # bytes that have to be free for what msnpureport writes
+DEVICE_S = 900.0
+MSNPUREPORT = (
+    "/usr/local/Ascend/driver/tools/msnpureport", "/usr/local/bin/msnpureport", "/usr/local/sbin/msnpureport",
+    "/usr/bin/msnpureport",
+)  # fmt: skip
+SUPPORT = {
+    "hccn": ["/etc/hccn.conf"],
+    "seclog": ["/var/log/ascend_seclog"],
+    "plog": ["/root/ascend/log", "/home/" + USER + "/ascend/log"],
+}  # fmt: skip
+
+
+def support(what: str) -> "typing.Callable[..., int]":
+    """An action that hands out the files of fixed places."""
+
+    def give(_attempt: str, since: str, mb: str) -> int:
+        with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+            return give_files(tar, SUPPORT[what], 0 if what in ("hccn", "seclog") else int(since), int(mb))
+
+    return give
+
+
+def give_files(tar: "tarfile.TarFile", places: "list[str]", since: int, mb: int) -> int:
+    """Newest first, until so much was given; 69 where no place is there."""
+    found = []  # type: typing.List[typing.Tuple[float, str, typing.List[str]]]
+    there = False
+    for place in places:
+        try:
+            descriptor = open_way(place.strip("/").split("/"))
+        except OSError:
+            continue
+        there = True
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            found += [(mtime, place, way) for mtime, way in files_below(descriptor, [], 0) if mtime >= since]
+        else:
+            found.append((0.0, place, []))
+        os.close(descriptor)
+    left = mb * 1024 * 1024
+    for _mtime, place, way in sorted(found, key=lambda one: -one[0])[:SUPPORT_FILES]:
+        if left <= 0:
+            break
+        left -= give_file(tar, place, way, left)
+    return 0 if there else 69
+
+
+def open_way(parts: "list[str]") -> int:
+    """A descriptor of what lies there, no part of the way being a link. Raises OSError."""
+    at = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for n, part in enumerate(parts, start=1):
+        more = os.O_NONBLOCK if n == len(parts) else os.O_DIRECTORY
+        try:
+            inner = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | more, dir_fd=at)
+        finally:
+            os.close(at)
+        at = inner
+    return at
+
+
+def files_below(folder: int, way: "list[str]", depth: int) -> "typing.Iterator[tuple[float, list[str]]]":
+    for name in sorted(os.listdir(folder)):
+        try:
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+                yield found.st_mtime, [*way, name]
+            elif stat.S_ISDIR(found.st_mode) and depth < SUPPORT_DEEP:
+                inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+                try:
+                    yield from files_below(inner, [*way, name], depth + 1)
+                finally:
+                    os.close(inner)
+        except OSError:
+            continue
+
+
+def give_file(tar: "tarfile.TarFile", place: str, way: "list[str]", most: int) -> int:
+    """Put the end of a file into the tar; how many bytes. What has gone or is no plain file by now is left out: a
+    second name might be another's file."""
+    try:
+        descriptor = open_way(place.strip("/").split("/") + way)
+    except OSError:
+        return 0
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
+            return 0
+        size = min(found.st_size, most, SUPPORT_FILE)
+        file.seek(found.st_size - size)
+        told = tarfile.TarInfo("/".join(place.strip("/").split("/") + way).encode("utf-8", "replace").decode())
+        told.size, told.mtime = size, int(found.st_mtime)
+        told.pax_headers = {"cut": str(found.st_size - size)}
+        tar.addfile(told, Exactly(file, size))
+    return size
+
+
+class Exactly:
+    """Reads just so many bytes, whatever becomes of the file meanwhile: zeros stand for what has gone."""
+
+    def __init__(self, file: "typing.IO[bytes]", size: int) -> None:
+        self.file, self.left = file, size
+
+    def read(self, n: int = -1) -> bytes:
+        wanted = self.left if n < 0 else min(n, self.left)
+        data = self.file.read(wanted)
+        self.left -= wanted
+        return data + b"\0" * (wanted - len(data))
+
+
+def give_device(_attempt: str, since: str, mb: str) -> int:
+    """Export the logs of the devices into a folder of our own, hand them out, and take the folder away."""
+    program = next((path for path in MSNPUREPORT if is_program(path)), "")
+    if not program:
+        raise Refused("this server has no msnpureport", 69)
+    must_be_roots(program)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))  # so that the folder goes
+    with support_lock():
+        if shutil.disk_usage(OWN).free < SUPPORT_ROOM:
+            raise Refused("the disk has less than 4 GiB free, and device logs are large", NO_ROOM)
+        folder = tempfile.mkdtemp(prefix="support-", dir=OWN)
+        try:
+            problem = exported(program, folder)
+            with tarfile.open(fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+                code = give_files(tar, [folder], 0, int(mb))
+            if problem:
+                raise Refused(problem, 1)
+            return code
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def support_lock() -> "typing.IO[str]":
+    """A lock as a context, and nothing of a run that was cut off. Raises Refused."""
+    try:
+        os.makedirs(OWN, 0o700, exist_ok=True)
+        os.chmod(OWN, 0o700)
+        must_be_roots(OWN)
+        file = open(OWN + "/support.lock", "a")
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Refused("device logs are being exported for another bundle", BUSY) from None
+    except OSError as error:
+        raise Refused(OWN + " cannot be used: " + str(error), NO_ROOM) from None
+    for name in os.listdir(OWN):
+        if name.startswith("support-"):
+            shutil.rmtree(OWN + "/" + name, ignore_errors=True)
+    return file
+
+
+def exported(program: str, folder: str) -> str:
+    """Run it there; what went wrong, '' for nothing. Ended where it takes too long, or who asked has gone."""
+    process = subprocess.Popen(
+        [program], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT,
+        cwd=folder, start_new_session=True,
+    )  # fmt: skip
+    until, problem = time.monotonic() + DEVICE_S, ""
+    try:
+        while process.poll() is None and not problem:
+            time.sleep(0.1)
+            if time.monotonic() > until:
+                problem = "msnpureport did not end in " + str(int(DEVICE_S)) + " s"
+            elif is_pipe(0) and select.select([0], [], [], 0)[0] and os.read(0, 4096) == b"":
+                problem = "nobody waits for it any more"
+            elif shutil.disk_usage(folder).free < SUPPORT_ROOM // 4:
+                problem = "msnpureport was ended, for it filled the disk"
+    finally:
+        end_rest(process.pid)
+    code = process.wait() if not problem else 0
+    return problem or ("msnpureport ended with code " + str(code) if code else "")
+
+
 INSIDE = {
     "npu-holders": say_holders,
     "stop-exporters": stop_exporters,
@@ -568,6 +751,10 @@ INSIDE = {
     "engine-start": start_unit,
     "engine-tidy": tidy_unit,
     "engine-remove": remove_unit,
+    "support-hccn": support("hccn"),
+    "support-seclog": support("seclog"),
+    "support-plog": support("plog"),
+    "support-device": give_device,
 }  # type: typing.Dict[str, typing.Callable[..., int]]
 
 # ---------- running ----------

@@ -16,9 +16,11 @@ from deployments.demo import (
     acts_models_in,
     acts_quantize,
     acts_serve,
+    acts_support,
 )
 from deployments.demo.scene import DONE, Act, Ended, Scene
 from deployments.demo.telemetry import MemoryHost
+from deployments.kinds.support_bundle import VARIABLE
 from deployments.stacks.cann_layer import WITH_ENV
 from deployments.stacks.faults import FAULTS, as_anybody, unwrapped
 from deployments.stacks.installed import ASCEND
@@ -66,6 +68,8 @@ def _program(words: list[str], step: Step, scene: Scene, fault: str) -> Act:
         return acts_serve.of(words[2], words[3:], step.env, scene, fault)
     if words[:3] == [PYTHON, "-m", acts_benchmark.NAME]:
         return acts_benchmark.of(words[3:])
+    if words[:3] == [PYTHON, "-m", acts_support.NAME]:
+        return acts_support.of(words[3:], step.env.get(VARIABLE, ""), scene)
     if words[:2] == [PYTHON, "-m"]:
         return _module(words[2], words[3:], scene, step.env.get(HELD, ""))
     if words[:1] == ["npu-smi"]:

@@ -1,5 +1,5 @@
 """What an operator changes: servers and their NPUs, joining, jobs with their attempts, steps and logs, batches,
-campaigns, orders to agents, keys that change, packages of the vendor, models, deployments."""
+campaigns, orders to agents, keys that change, packages of the vendor, models, deployments, support bundles."""
 
 from deployments.models.agent_log import AgentChunk, AgentLog
 from deployments.models.approval import Approval, Decision
@@ -31,6 +31,7 @@ from deployments.models.order import Order, OrderState
 from deployments.models.package import VendorPackage
 from deployments.models.reservation import Hold, PortLease, Reservation
 from deployments.models.rotation import Phase, Rotation
+from deployments.models.support import PartState, SupportBundle, SupportPart
 
 __all__ = [
     "GONE",
@@ -70,6 +71,7 @@ __all__ = [
     "Npu",
     "Order",
     "OrderState",
+    "PartState",
     "Phase",
     "PortLease",
     "Replica",
@@ -82,6 +84,8 @@ __all__ = [
     "ServerChange",
     "Spread",
     "Step",
+    "SupportBundle",
+    "SupportPart",
     "VendorPackage",
     "Via",
 ]

@@ -20,9 +20,10 @@ from console.models import User
 from console.redis import client
 from deployments.agent import indexed, spool
 from deployments.agent.models import secrets as model_secrets
+from deployments.agent.support import send as support_send
 from deployments.demo import fleet
 from deployments.models import Phase, Server
-from deployments.services import demo_models, model_sources, package_sources
+from deployments.services import demo_models, model_sources, package_sources, support_bundles
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +68,8 @@ def write_configs(local: Server, demo: list[Server], redis_url: str) -> None:
     valkey.write_private(var / "agent" / "config.json", json.dumps(own, indent=1))
     valkey.write_private(var / "agent" / indexed.OWN, package_sources.own_file())
     valkey.write_private(var / "agent" / model_secrets.OWN, model_sources.own_file())
+    support_bundles.inbox().mkdir(parents=True, exist_ok=True)
+    valkey.write_private(var / "agent" / support_send.OWN, json.dumps({"inbox": str(support_bundles.inbox())}))
     valkey.write_private(var / "demo" / "config.json", json.dumps(_demo_config(demo, redis_url, var / "demo")))
     for server in demo:
         if server.is_gone:  # it stays in the config, silent, so that it can come back without a restart

@@ -1,6 +1,7 @@
 """What a server asks of the pages by HTTP, signed with its own key: that it leaves, the agent's code, wheels, how to
-get at indexes."""
+get at indexes, parts of support bundles."""
 
+import hashlib
 import json
 import time
 from pathlib import Path
@@ -13,7 +14,16 @@ from console import untrusted
 from console.errors import Conflict, NotAllowed
 from deployments.agent import signing
 from deployments.models import Rotation, Server
-from deployments.services import bundle, join, lifecycle, model_sources, model_uploads, package_sources, wheel_bundles
+from deployments.services import (
+    bundle,
+    join,
+    lifecycle,
+    model_sources,
+    model_uploads,
+    package_sources,
+    support_parts,
+    wheel_bundles,
+)
 
 LEAVE_VALID_S = 600
 
@@ -117,6 +127,22 @@ def upload(body: str, mac: str) -> tuple[Path, int]:
     if not begin.isdecimal() or len(begin) > 18 or int(begin) > path.stat().st_size:
         raise refusal
     return path, int(begin)
+
+
+def support(body: str, mac: str, piece: bytes) -> int:
+    """{"op": "support", "server": id, "attempt": id, "source", "begin", "size", "sha256": of the piece}: the next
+    bytes of what a job has collected; how many are there then. Who repeats it changes nothing: they are there already.
+
+    Raises ConsoleError.
+    """
+    refusal = NotAllowed(
+        _("This server's part does not bear its signature."), _("Let it join again."), code="bad_signature"
+    )
+    server, told = _read(body, mac, "support", refusal)
+    begin, size = (untrusted.whole(told.get(name), 1 << 50) for name in ("begin", "size"))
+    if begin is None or size is None or told.get("sha256") != hashlib.sha256(piece).hexdigest():
+        raise refusal
+    return support_parts.receive(server, _word(told, "attempt"), _word(told, "source"), begin, size, piece)
 
 
 def _read(body: str, mac: str, op: str, refusal: NotAllowed) -> tuple[Server, dict[str, Any]]:

@@ -33,6 +33,7 @@ PAGES = (
     ("deployments:batch-list", "table", "batches 批次 pici"),
     ("deployments:campaign-list", "report", "campaigns upgrades 发布活动 升级 fabuhuodong shengji"),
     ("deployments:queue-list", "queue", "queues 队列 duilie"),
+    ("deployments:support-list", "copy", "support bundles 支持包 zhichibao"),
     ("monitoring:alert-list", "alert", "alerts 告警 gaojing"),
     ("deployments:model-list", "model", "models artifacts 模型 moxing"),
     ("deployments:model-catalogue", "columns", "model catalogue 模型目录 moxingmulu"),
@@ -53,6 +54,7 @@ def _pages(word: str) -> list[dict[str, str]]:
         "deployment": gettext("Deployments"), "settings": gettext("Plan for serving"),
         "lock": gettext("NPU holds"), "more": gettext("Engines of others"),
         "right": gettext("Gateways"), "download": gettext("Keys of gateways"),
+        "copy": gettext("Support bundles"),
     }  # fmt: skip
     return [_entry(titles[icon], "", icon, reverse(url)) for url, icon, names in PAGES if word.lower() in names]
 
