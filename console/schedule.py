@@ -9,9 +9,21 @@ from datetime import timedelta
 from django.core.management import call_command
 from django.utils import timezone
 
-from console import alerts, own_alerts
+from console import alerts, database, own_alerts
 from console.models import ApiToken, KeptAnswer
-from deployments.services import clocks, engine_logs, enrol, holds, join_many, reconcile, refusals, retention, trust
+from deployments.services import (
+    clocks,
+    engine_logs,
+    enrol,
+    holds,
+    job_keeping,
+    join_many,
+    log_keeping,
+    reconcile,
+    refusals,
+    retention,
+    trust,
+)
 from monitoring.models import Minute
 
 HISTORY_DAYS = 7
@@ -93,6 +105,18 @@ def prune_engine_logs() -> int:
     return engine_logs.prune()
 
 
+def prune_logs() -> int:
+    """Old logs of jobs lose their lines, then the oldest where all take too much; the disk gets its room back."""
+    pruned = log_keeping.prune()
+    database.give_back()
+    return pruned
+
+
+def prune_jobs() -> int:
+    """Jobs that ended long ago go where nothing refers to them."""
+    return job_keeping.prune()
+
+
 def prune_deployments() -> int:
     """Replicas that ended long ago go, with what else of deployments is old."""
     return retention.prune()
@@ -115,4 +139,6 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("* * * * *", look_at_deployments),
     ("33 4 * * *", prune_engine_logs),
     ("43 4 * * *", prune_deployments),
+    ("21 * * * *", prune_logs),
+    ("53 4 * * *", prune_jobs),
 ]

@@ -31,6 +31,7 @@ from deployments.views import (
     serving_pages,
     stack_changes,
     stack_jobs,
+    storage,
     wizard,
     wizard_change,
 )
@@ -125,6 +126,7 @@ urlpatterns = [
     path("campaigns/<int:pk>/resume", campaign_pages.campaign_resume, name="campaign-resume"),
     path("campaigns/<int:pk>/stop", campaign_pages.campaign_stop, name="campaign-stop"),
     path("campaigns/<int:pk>/retry", campaign_pages.campaign_retry, name="campaign-retry"),
+    path("storage/", storage.storage, name="storage"),
     path("queue/", queue_pages.queue_list, name="queue-list"),
     path("servers/keys/", queue_pages.key_list, name="key-list"),
     path("servers/<slug:name>/keys", queue_pages.keys_change, name="server-keys"),
