@@ -1,4 +1,4 @@
-"""Rows of jobs that ended long ago go where nothing refers to them: what points at a job keeps it, but for its parts."""
+"""Rows of jobs that ended long ago go where nothing refers to them; only its own parts do not keep a job."""
 
 from datetime import timedelta
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db.models import Q, QuerySet, Sum
@@ -27,6 +27,7 @@ GB = 1000**3
 LOOKS = Q(job__kind="check") | Q(job__kind__endswith="_look")
 # What a viewer reads of a log whose lines were deleted.
 NO_LINES: dict[str, Any] = {"first": 1, "n": 0, "total": 0, "text": "", "done": True}
+Row = TypeVar("Row", Attempt, EngineLog)
 FAILED = Q(state=JobState.FAILED)
 
 
@@ -69,7 +70,7 @@ def by_turn() -> Iterator[Head]:
     return chain(_in_turn(kept_attempts().exclude(FAILED)), _in_turn(engines), _in_turn(kept_attempts().filter(FAILED)))
 
 
-def _in_turn(rows: QuerySet[Attempt] | QuerySet[EngineLog]) -> Iterator[Head]:
+def _in_turn(rows: QuerySet[Row]) -> Iterator[Row]:
     """Rows a few at a time, for each is emptied before the next are asked for."""
     seen = ""
     while found := list(rows[:HEADS]):

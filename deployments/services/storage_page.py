@@ -57,7 +57,7 @@ def storage() -> Storage:
 def _kinds() -> list[Kind]:
     figures = {"logs": Count("pk"), "bytes": Sum("kept_bytes"), "oldest": Min("ended_at")}
     rows = Attempt.objects.filter(kept_bytes__gt=0).order_by().values("job__kind").annotate(**figures)
-    found = [Kind(row["job__kind"], row["logs"], row["bytes"], row["oldest"]) for row in rows]
+    found = [Kind(*row) for row in rows.values_list("job__kind", *figures)]
     engines = EngineLog.objects.filter(kept_bytes__gt=0).aggregate(**figures)
     return [*found, Kind("", engines["logs"], engines["bytes"], engines["oldest"])] if engines["logs"] else found
 
