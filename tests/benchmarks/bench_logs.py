@@ -123,7 +123,7 @@ def _samples(redis: Any, servers: list[int]) -> None:
     pipe.execute()
 
 
-def opened(client: Any, attempt: Any, folder: Path) -> None:
+def opened(client: Any, attempt: Any, brief: Any, folder: Path) -> None:
     """Page and last 500 lines of a long log, beside SQLite's own reading of the same chunk."""
     from deployments.models import LogChunk
 
@@ -132,21 +132,28 @@ def opened(client: Any, attempt: Any, folder: Path) -> None:
     for first in range(1, LONG + 1, CHUNK):
         rows.append(LogChunk(attempt=attempt, first=first, n=CHUNK, data=data))
     LogChunk.objects.bulk_create(rows, batch_size=500)
-    attempt.next_line, attempt.done = rows[-1].first + CHUNK, True
-    attempt.save()
+    LogChunk.objects.create(attempt=brief, first=1, n=CHUNK, data=data)
+    for one, total in ((attempt, rows[-1].first + CHUNK), (brief, 1 + CHUNK)):
+        one.next_line, one.done = total, True
+        one.save()
+    short, long = (_open(client, one, OPENED) for one in (brief, attempt))
+    least = _plainly(folder / "console.sqlite3", attempt.pk)
+    print(
+        f"a log of {LONG:,} lines, page and last 500 lines: median {long:.0f} ms (budget {OPEN_MS} ms; a log of "
+        f"{CHUNK} lines {short:.0f} ms, ratio {long / short:.2f}; SQLite and zlib alone {least:.1f} ms)"
+    )
+    assert long <= OPEN_MS
+
+
+def _open(client: Any, attempt: Any, times: int) -> float:
+    """Median milliseconds, after a first time that imports and compiles."""
     took: list[float] = []
-    for _ in range(OPENED):
+    for _ in range(times + 1):
         began = time.perf_counter()
         assert client.get(f"/jobs/{attempt.job_id}/").status_code == 200
         assert client.get(f"/jobs/{attempt.job_id}/lines?n=500").json()["n"] == 500
         took.append((time.perf_counter() - began) * 1000)
-    least = _plainly(folder / "console.sqlite3", attempt.pk)
-    took.sort()
-    print(
-        f"a log of {LONG:,} lines, page and last 500 lines: median {took[len(took) // 2]:.0f} ms, worst {took[-1]:.0f} "
-        f"ms (budget {OPEN_MS} ms; SQLite and zlib alone {least:.1f} ms)"
-    )
-    assert took[int(OPENED * 0.9)] <= OPEN_MS
+    return sorted(took[1:])[times // 2]
 
 
 def _plainly(path: Path, attempt: str) -> float:
@@ -175,14 +182,14 @@ def main() -> None:
         settings.ALLOWED_HOSTS = ["testserver", *settings.ALLOWED_HOSTS]
         server = Server.objects.get()
         others = [Server.objects.create(name=f"other-{n}").pk for n in range(SERVERS)]
-        jobs = [Job.objects.create(server=server, kind="check", not_after=timezone.now()) for _ in range(2)]
+        jobs = [Job.objects.create(server=server, kind="check", not_after=timezone.now()) for _ in range(3)]
         rows = [Attempt.objects.create(pk=f"a{job.pk}-1-bench", job=job, n=1) for job in jobs]
         client = Client()
         client.cookies[settings.SESSION_COOKIE_NAME] = cookie.partition("=")[2]
         try:
             watched(valkey.client(), cookie, server.pk)
             burst(valkey.client(), server.pk, others, rows[0])
-            opened(client, rows[1], Path(name))
+            opened(client, rows[1], rows[2], Path(name))
         finally:
             valkey.kill()
 
