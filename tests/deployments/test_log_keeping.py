@@ -131,3 +131,28 @@ def test_the_page_tells_sizes_and_what_goes_next(run, client, viewer):
     client.force_login(viewer)
     page = client.get(reverse("deployments:storage"))
     assert page.status_code == 200 and f"#{found.following[0].job_id}" in page.content.decode()
+
+
+def test_logs_that_were_there_before_are_counted_from_their_chunks(run):
+    from importlib import import_module
+
+    from django.apps import apps
+
+    one, two = run(), run(text="longer " * 50)
+    Attempt.objects.update(kept_bytes=0)
+    import_module("deployments.migrations.0021_log_sizes").count(apps, None)
+    for before in (one, two):
+        assert Attempt.objects.get(pk=before.pk).kept_bytes == before.kept_bytes > 0
+
+
+def test_a_deleted_piece_of_an_engine_says_so(server, client, viewer):
+    chat = serving_rows.deployment("chat")
+    replica = serving_rows.replica(chat, server, 1, state="ready")
+    EngineLog.objects.create(pk="e1-1", replica=replica, server=server, n=1, done=True, next_line=9, kept_bytes=5)
+    log_keeping.empty(EngineLog.objects.get())
+    client.force_login(viewer)
+    for name, status in (("replica-log", 200), ("replica-raw", 410), ("replica-lines", 200)):
+        answer = client.get(reverse(f"deployments:{name}", args=["chat", 1]), headers={"accept-language": "en"})
+        assert answer.status_code == status and "Its log was deleted on" in answer.content.decode()
+    call = {"authorization": f"Bearer {ApiToken.make(viewer, 'viewer')[1]}"}
+    assert client.get("/api/v1/deployments/chat/replicas/1/log", headers=call).status_code == 410
