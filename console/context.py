@@ -77,6 +77,7 @@ TEXTS = [
         "Websockets do not get through, probably a proxy on the way. The page asks every few seconds instead."
     ),
     gettext_noop("The console does not answer. Values stand still until it does."),
+    gettext_noop("The console has stopped answering. Values stand still until it goes on."),
     gettext_noop("The console cannot reach its Redis. Values stand still until it can."),
     gettext_noop("You are signed out. Sign in again to go on."),
     gettext_noop("Copied"),

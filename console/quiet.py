@@ -1,9 +1,9 @@
-"""What no log may hold: the token of a command for joining is a secret until it is used."""
+"""What no log may hold: tokens of commands for joining and of links to logs."""
 
 import logging
 import re
 
-TOKEN = re.compile(r"/join/[A-Za-z0-9_-]{20,}")
+TOKEN = re.compile(r"/(join|shared/log)/[A-Za-z0-9_-]{20,}")
 
 
 class WithoutTokens(logging.Filter):
@@ -11,6 +11,6 @@ class WithoutTokens(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         said = record.getMessage()
-        if "/join/" in said:
-            record.msg, record.args = TOKEN.sub("/join/…", said), ()
+        if "/join/" in said or "/shared/log/" in said:
+            record.msg, record.args = TOKEN.sub(r"/\1/…", said), ()
         return True

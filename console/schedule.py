@@ -24,11 +24,9 @@ from deployments.services import (
     retention,
     trust,
 )
-from monitoring.models import Minute
+from monitoring.services import rollups
 
-HISTORY_DAYS = 7
 ANSWER_HOURS = 24
-BATCH = 5000
 
 
 def end_old_sessions() -> None:
@@ -46,13 +44,14 @@ def end_old_tokens() -> int:
     return ApiToken.objects.filter(expires_at__lt=timezone.now() - timedelta(days=30)).delete()[0]
 
 
-def prune_minutes() -> int:
-    """Rows of history older than HISTORY_DAYS go, in batches, so that SQLite's one writer is never held for long."""
-    limit = timezone.now() - timedelta(days=HISTORY_DAYS)
-    pruned = 0
-    while keys := list(Minute.objects.filter(at__lt=limit).order_by().values_list("pk", flat=True)[:BATCH]):
-        pruned += Minute.objects.filter(pk__in=keys).delete()[0]
-    return pruned
+def roll_history() -> int:
+    """Minutes become rows of five minutes, those become hours."""
+    return rollups.roll()
+
+
+def prune_history() -> int:
+    """Rows of history that are older than settings say go."""
+    return rollups.prune()
 
 
 def prune_answers() -> int:
@@ -126,7 +125,8 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("17 * * * *", end_old_sessions),
     ("27 3 * * *", forget_failed_logins),
     ("37 3 * * *", end_old_tokens),
-    ("7 * * * *", prune_minutes),
+    ("1-59/5 * * * *", roll_history),
+    ("7 * * * *", prune_history),
     ("47 * * * *", prune_answers),
     ("57 * * * *", forget_gone_servers),
     ("13 * * * *", own_alerts.look),

@@ -23,6 +23,7 @@ from deployments.gateway_api import router as gateway_router
 from deployments.guard_api import router as guard_router
 from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
+from deployments.log_api import router as log_router
 from deployments.model_api import router as model_router
 from deployments.models import Attempt, Job, JobState
 from deployments.models_in_api import router as models_in_router
@@ -57,6 +58,7 @@ router.add_router("", model_router)
 router.add_router("", models_in_router)
 router.add_router("", serving_router)
 router.add_router("", deployment_router)
+router.add_router("", log_router)
 router.add_router("", placement_router)
 router.add_router("", gateway_router)
 

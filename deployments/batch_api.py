@@ -93,7 +93,7 @@ def list_batches(request: HttpRequest, wanted: Query[BatchFilter]) -> HttpRespon
 
 @router.get("/batches/{int:batch_id}", summary="One batch with its jobs")
 def show(request: HttpRequest, batch_id: int) -> HttpResponse:
-    batch = _batch(batch_id)
+    batch = find_batch(batch_id)
     rows = batch.jobs.order_by("wave", "server__name").values_list("pk", "server__name", "wave", "state")
     made = [{"id": pk, "server": name, "wave": wave, "state": state} for pk, name, wave, state in rows]
     return Answer({**batches.as_json(batch), "members": made})
@@ -101,7 +101,7 @@ def show(request: HttpRequest, batch_id: int) -> HttpResponse:
 
 def _act(request: HttpRequest, batch_id: int, act: Callable[[Batch, User], Batch]) -> HttpResponse:
     def make() -> tuple[int, dict[str, Any]]:
-        return 202, batches.as_json(act(_batch(batch_id), user_of(request)))
+        return 202, batches.as_json(act(find_batch(batch_id), user_of(request)))
 
     status, body = answer_once(request, make)
     return Answer(body, status=status)
@@ -170,7 +170,8 @@ def _queue(server: Server) -> dict[str, Any]:
     }
 
 
-def _batch(batch_id: int) -> Batch:
+def find_batch(batch_id: int) -> Batch:
+    """Raises NotFound."""
     batch = Batch.objects.select_related("requester").filter(pk=batch_id).first() if batch_id < 2**63 else None
     if batch is None:
         raise NotFound(_("There is no batch #%(id)s.") % {"id": batch_id}, _("GET /api/v1/batches lists them."))

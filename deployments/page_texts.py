@@ -45,6 +45,30 @@ JOB = [
     _("To the end"),
     _("Follow · %(n)s new"),
     _("Copy lines (%(n)s)"),
+    _("Copied: %(n)s lines"),
+    _("The first %(n)s lines were copied. The raw log has all of them."),
+    _("The lines could not be loaded, so nothing was copied."),
+    _("Choose lines first: click a number, then another with Shift."),
+    _("stalled since %(clock)s"),
+    _("searching …"),
+    _("%(n)s hits"),
+    _("%(n)s of %(of)s lines searched"),
+    _("The console does not answer: only the loaded lines were searched."),
+    _(
+        "The console does not answer, so no regular expression can be searched. Switch .* off to search the loaded"
+        " lines."
+    ),
+    _("The console does not answer, so the log cannot be filtered. All loaded lines are shown."),
+    _("No error in this log."),
+    _("This log has %(n)s lines."),
+    _("%(n)s of %(of)s lines"),
+    _("All levels"),
+    _("All processes"),
+    _("Rank %(n)s"),
+    _("Errors"),
+    _("Warnings"),
+    _("Info"),
+    _("Debug"),
 ]
 
 # static/js/model_upload.js
@@ -66,6 +90,24 @@ ENGINE_LOG = [
     _("Degraded"),
     _("Stopped"),
     _("Draining"),
+]
+
+# static/js/topics/merged_log.js, static/js/log/many.js and sources.js
+MERGED_LOG = [
+    _("Line %(n)s of %(name)s"),
+    _("No lines yet. They appear as the servers send them."),
+    _("Every log is switched off."),
+    _("%(n)s of %(total)s lines"),
+    _("no lines"),
+    _("its clock is %(n)s s fast, corrected"),
+    _("its clock is %(n)s s slow, corrected"),
+    _("its clock is not known"),
+    _("The console does not answer. It is asked again."),
+]
+
+# static/js/topics/shared_log.js
+SHARED_LOG = [
+    _("This link to a log works no longer."),
 ]
 
 # static/js/topics/deployment.js

@@ -16,7 +16,7 @@ from deployments.asked import Strict, find_server, user_of
 from deployments.models import Attempt, Server
 from deployments.services import faults, installs, inventory, selection, servers, stacks
 from deployments.stacks import plan
-from monitoring.services import cards, diagnosing, live_state, stack_holders
+from monitoring.services import cards, diagnosing, live_state, plots, series, stack_holders
 
 router = Router(tags=["servers"])
 
@@ -52,6 +52,13 @@ def list_servers(request: HttpRequest, simulated: bool | None = None, find: str 
 @router.get("/servers/{name}", summary="One server with its NPUs, processes and facts")
 def show(request: HttpRequest, name: str) -> HttpResponse:
     return _whole(find_server(name))
+
+
+@router.get("/servers/{name}/series", summary="Columns of its NPUs and engines over a time, and what happened then")
+def server_series(request: HttpRequest, name: str, since: str = "", until: str = "", span: str = "") -> HttpResponse:
+    """`since` and `until` in seconds since 1970, or `span` in seconds up to now (6 hours); null: nothing was heard."""
+    asked = series.asked({"since": since, "until": until, "span": span})
+    return Answer(plots.whole(find_server(name), *asked))
 
 
 class Change(Strict):

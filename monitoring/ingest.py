@@ -36,7 +36,7 @@ class Telemetry:
         self.steps = fleet_steps.FleetSteps()
         self._rows: dict[int, list[float | None]] = {}
         self._states: dict[int, tuple[Any, ...]] = {}
-        self._minutes: dict[int, tuple[datetime, history.MinuteSums]] = {}
+        self._minutes: dict[int, tuple[datetime, history.Sums]] = {}
         self._ready_minutes: list[Minute] = []
         self._inventory: dict[int, tuple[Any, ...]] = {}
         self._new_inventory: set[int] = set()
@@ -213,8 +213,8 @@ class Telemetry:
         if kept is None or kept[0] != minute:
             if kept is not None:
                 self._ready_minutes.append(Minute(server_id=server_id, at=kept[0], data=kept[1].data()))
-            kept = self._minutes[server_id] = (minute, history.MinuteSums())
-        kept[1].add(now["npus"])
+            kept = self._minutes[server_id] = (minute, history.Sums())
+        kept[1].add(now["npus"], self.engines.metrics_of(server_id, received))
 
     def _note_inventory(self, server_id: int, now: live_state.Now) -> None:
         if now["error"]:

@@ -20,6 +20,20 @@ class Minute(models.Model):
         indexes = [models.Index(fields=["at"], name="minute_by_time")]
 
 
+class Rollup(models.Model):
+    """The same for `step_s` seconds from `at` on: 300, or 3600 (monitoring/services/rollups.py makes them)."""
+
+    server = models.ForeignKey(Server, on_delete=models.CASCADE, related_name="rollups")
+    step_s = models.PositiveSmallIntegerField()
+    at = models.DateTimeField()
+    data = models.JSONField()
+
+    class Meta:
+        ordering = ["server", "step_s", "at"]
+        constraints = [models.UniqueConstraint(fields=["server", "step_s", "at"], name="rollup_once_per_server")]
+        indexes = [models.Index(fields=["step_s", "at"], name="rollup_by_time")]
+
+
 class Diagnosis(models.Model):
     """What is known of a failed run by its log.
 

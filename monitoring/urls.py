@@ -1,6 +1,6 @@
 from django.urls import path
 
-from monitoring import alert_views, diagnosis_views, exporters, site_rule_views, stack_views, views
+from monitoring import alert_views, diagnosis_views, exporters, plot_views, site_rule_views, stack_views, views
 
 app_name = "monitoring"
 urlpatterns = [
@@ -11,6 +11,9 @@ urlpatterns = [
     path("servers/", views.server_list, name="server-list"),
     path("servers/<slug:name>/", views.server_detail, name="server-detail"),
     path("servers/<slug:name>/facts", views.server_facts, name="server-facts"),
+    path("servers/<slug:name>/plots/", plot_views.server_plots, name="server-plots"),
+    path("servers/<slug:name>/plots/data.json", plot_views.server_plots_data, name="server-plots-data"),
+    path("servers/<slug:name>/plots/data.csv", plot_views.server_plots_csv, name="server-plots-csv"),
     path("servers/<slug:name>/now.json", views.server_now, name="server-now"),
     path("alerts/", alert_views.alert_list, name="alert-list"),
     path("alerts/counts.json", alert_views.alert_counts, name="alert-counts"),

@@ -28,7 +28,7 @@ def columns(name):
 
 
 class Migration(migrations.Migration):
-    dependencies = [("deployments", "0017_core")]
+    dependencies = [("deployments", "0019_log_keeping")]
 
     operations = [
         *columns("attempt"),

@@ -25,6 +25,7 @@ from deployments.models.gateway import Gateway, GatewayKey, KeyUsage
 from deployments.models.inventory import SavedFilter, ServerChange
 from deployments.models.job import Attempt, Job, JobState, LogChunk, Step
 from deployments.models.join_many import HostKey, JoinMany, JoinRow
+from deployments.models.log_share import LogShare
 from deployments.models.order import Order, OrderState
 from deployments.models.package import VendorPackage
 from deployments.models.reservation import Hold, PortLease, Reservation
@@ -62,6 +63,7 @@ __all__ = [
     "JoinRow",
     "KeyUsage",
     "LogChunk",
+    "LogShare",
     "Npu",
     "Order",
     "OrderState",

@@ -89,7 +89,15 @@ def _records(head: Head, first: int, last: int) -> Iterator[bytes]:
 
 def unpack(data: bytes | memoryview) -> list[bytes]:
     """The records of one stored chunk."""
-    raw = zlib.decompress(bytes(data))
+    return records_of(unpacked(data))
+
+
+def unpacked(data: bytes | memoryview) -> bytes:
+    """The records of one stored chunk as one text."""
+    return zlib.decompress(bytes(data))
+
+
+def records_of(raw: bytes) -> list[bytes]:
     return raw.removesuffix(b"\n").split(b"\n") if raw else []
 
 

@@ -7,6 +7,7 @@ each replica: {"seen": epoch of receipt, "state", "at", "metrics": {…}}; what 
 import contextlib
 import json
 import time
+from collections import defaultdict
 from collections.abc import Container, Iterable
 from typing import Any
 
@@ -31,6 +32,7 @@ class Live:
 
     def __init__(self) -> None:
         self.replicas: dict[int, tuple[list[int], int]] = {}  # replica: its servers, its deployment
+        self.by_server: defaultdict[int, list[int]] = defaultdict(list)  # replicas by the first of their servers
         self.said: dict[int, dict[str, Any]] = {}  # cleaned, until the row has been compared with it
         self.rows: dict[int, tuple[Any, ...]] = {}  # what was compared last
         self.seen: dict[int, float] = {}
@@ -42,6 +44,9 @@ class Live:
         """The replicas as the database has them now. One query."""
         rows = Replica.objects.there().only("pk", "server_id", "nodes", "deployment_id")
         self.replicas = {row.pk: (row.server_ids, row.deployment_id) for row in rows}
+        self.by_server = defaultdict(list)
+        for pk, (servers, _deployment) in self.replicas.items():
+            self.by_server[servers[0] if servers else 0].append(pk)
         for gone in self.seen.keys() - self.replicas.keys():
             for kept in (self.said, self.rows, self.seen, self._noted):
                 kept.pop(gone, None)
@@ -61,6 +66,11 @@ class Live:
             self.changed.add(pk)
             self.moved.add(deployment)
             self.said[pk] = now
+
+    def metrics_of(self, server_id: int, at: float) -> dict[int, dict[str, Any]]:
+        """What the engines of that server said in the sample of this moment, {replica: metrics}."""
+        here = self.by_server.get(server_id, ())
+        return {pk: self.said[pk]["metrics"] for pk in here if self.seen.get(pk) == at and pk in self.said}
 
     def each_second(self, pipeline: Any, open_topics: Container[str]) -> Messages:
         """Write the numbers into `pipeline` and what has changed into rows; what pages are to hear."""

@@ -40,7 +40,7 @@ def batch_list(request: HttpRequest) -> HttpResponse:
 @require_GET
 def batch_detail(request: HttpRequest, pk: int) -> HttpResponse:
     show = request.GET.get("show", "")
-    context = batch_page.shown(_batch(pk), show if show in batch_page.SHOWS else "")
+    context = batch_page.shown(find_batch(pk), show if show in batch_page.SHOWS else "")
     if wants_json(request):
         return JsonResponse({"html": render_to_string("deployments/_batch_live.html", context, request)})
     part = is_part(request)
@@ -125,7 +125,7 @@ def batch_stop(request: HttpRequest, pk: int) -> HttpResponse:
     """GET asks whether it is meant; POST stops."""
     check_may_operate(request)
     if request.method == "GET":
-        return render(request, "deployments/batch_stop.html", batch_page.shown(_batch(pk)))
+        return render(request, "deployments/batch_stop.html", batch_page.shown(find_batch(pk)))
     cancel = bool(request.POST.get("cancel_running"))
     return _changed(request, pk, lambda batch, by: batches.stop(batch, by=by, cancel_running=cancel))
 
@@ -133,11 +133,12 @@ def batch_stop(request: HttpRequest, pk: int) -> HttpResponse:
 def _changed(request: HttpRequest, pk: int, act: Callable[[Batch, User], Batch]) -> HttpResponse:
     check_may_operate(request)
     with refusal_said(request):
-        act(_batch(pk), user_of(request))
+        act(find_batch(pk), user_of(request))
     return redirect("deployments:batch-detail", pk=pk)
 
 
-def _batch(pk: int) -> Batch:
+def find_batch(pk: int) -> Batch:
+    """The batch with its requester. Raises NotFound."""
     batch = Batch.objects.select_related("requester").filter(pk=pk).first() if pk < 2**63 else None
     if batch is None:
         raise NotFound(_("There is no batch #%(id)s.") % {"id": pk}, _("Look for it in the list of batches."))

@@ -14,7 +14,7 @@ from deployments.models import Attempt, Decision, Job
 from deployments.models.job import ENDED
 from deployments.services import approvals, approving, in_use, job_page, log_keeping
 from deployments.templatetags.jobs import kind_title
-from deployments.views import own_pages
+from deployments.views import log_config, own_pages
 from deployments.views.lookup import find_attempt, find_job, is_part, user_of
 
 
@@ -73,5 +73,6 @@ def _log_config(job: Job, attempt: Attempt | None, attempts: list[Attempt]) -> d
         "newest": attempt is None or attempt is attempts[-1],
         "ended": bool(attempt and attempt.state in ENDED),
         "lines": reverse("deployments:job-lines", args=[job.pk]),
+        **log_config.services(reverse("deployments:job-detail", args=[job.pk])),
         "started": int(attempt.started_at.timestamp() * 1000) if attempt and attempt.started_at else None,
     }

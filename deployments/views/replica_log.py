@@ -12,6 +12,7 @@ from console.templatetags.frame import texts_for_scripts
 from deployments import page_texts
 from deployments.models import EngineLog, Replica
 from deployments.services import engine_logs, log_keeping
+from deployments.views import log_config
 from deployments.views.job_log import number
 from deployments.views.lookup import find_replica
 
@@ -33,13 +34,15 @@ def replica_log(request: HttpRequest, name: str, n: int) -> HttpResponse:
 
 def _config(replica: Replica, piece: EngineLog | None, pieces: list[EngineLog]) -> dict[str, Any]:
     """What static/js/topics/replica_log.js starts from."""
+    name = replica.deployment.name
     return {
         "replica": replica.pk,
         "piece": piece.pk if piece else None,
         "newest": piece is None or piece.pk == pieces[0].pk,
         "ended": bool(piece and piece.done),
-        "lines": reverse("deployments:replica-lines", args=[replica.deployment.name, replica.n]),
-        "page": reverse("deployments:replica-log", args=[replica.deployment.name, replica.n]),
+        "lines": reverse("deployments:replica-lines", args=[name, replica.n]),
+        "page": reverse("deployments:replica-log", args=[name, replica.n]),
+        **log_config.services(f"{reverse('deployments:deployment-detail', args=[name])}replicas/{replica.n}/"),
         "started": int(piece.started_at.timestamp() * 1000) if piece and piece.started_at else None,
     }
 

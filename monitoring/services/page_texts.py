@@ -28,6 +28,15 @@ OCCUPANCIES = {
     "faulty": gettext_noop("faulty"),
 }
 
+PLOTS = [
+    gettext_noop("AI Core %"), gettext_noop("HBM GB"), gettext_noop("Temperature °C"), gettext_noop("Power W"),
+    gettext_noop("Engines, tokens/s"), gettext_noop("Jobs"), gettext_noop("Replicas"), gettext_noop("Alerts"),
+    gettext_noop("one point a minute"), gettext_noop("one point each %(span)s"),
+    gettext_noop("The plots could not be loaded. They are tried again in a minute."), gettext_noop("Time"),
+    gettext_noop("until now"), gettext_noop("%(n)s s"), gettext_noop("%(n)s min"), gettext_noop("%(n)s h"),
+    gettext_noop("%(n)s d"),
+]  # fmt: skip
+
 METRICS = {
     "aicore_pct": gettext_noop("AI Core %"),
     "hbm_pct": gettext_noop("HBM %"),

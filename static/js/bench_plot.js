@@ -1,25 +1,7 @@
 // The plot of benchmarks: output above, TTFT and TPOT below, against concurrency. Plotly is 1.4 MB and is loaded when
 // there is something to draw; without it the table says the same.
 
-let loading;
-// Plotly brings styles of its maps, which we do not draw and the pages' policy refuses: it leaves them out where an
-// element of this id is there. A test holds the id against the package.
-const MAP_STYLES = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53";
-
-function plotly(address) {
-  loading ??= new Promise((done, fail) => {
-    const instead = document.createElement("meta");
-    instead.id = MAP_STYLES;
-    const script = document.createElement("script");
-    script.src = address;
-    script.onload = () => done(window.Plotly);
-    script.onerror = fail;
-    document.head.append(instead, script);
-  });
-  return loading;
-}
-
-const role = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+import { plotly, role } from "./plotly.js";
 
 // Each run has its own dash, each measure its own colour and marker: neither says it alone.
 function traces({ runs, words }) {

@@ -29,7 +29,7 @@ document.addEventListener("live-state", (event) => { live = event.detail; showLi
 setInterval(() => { if (live?.state === "stalled") showLive(); }, 1000);
 
 // Without a secure context (plain http by address) there is no clipboard API.
-async function copy(text) {
+export async function copy(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);
   const area = document.createElement("textarea");
   area.value = text;

@@ -13,12 +13,15 @@
 import { Poller } from "./polling.js";
 import { t } from "./texts.js";
 
-const PING_MS = 20_000, SILENCE_MS = 50_000, RETRY_MS = 30_000, BLOCKED_AFTER = 3;
+// A socket that says nothing is asked after QUIET_MS; without an answer for LATE_MS it counts as stalled, and after
+// SILENCE_MS it is given up.
+const QUIET_MS = 5_000, LATE_MS = 5_000, SILENCE_MS = 50_000, RETRY_MS = 30_000, BLOCKED_AFTER = 3;
 
 // Keys of texts.js; console/context.py brings them in the reader's language.
 const WHY = {
   lost: "The connection to the console broke. Trying again.",
   blocked: "Websockets do not get through, probably a proxy on the way. The page asks every few seconds instead.",
+  late: "The console has stopped answering. Values stand still until it goes on.",
   unreachable: "The console does not answer. Values stand still until it does.",
   transport: "The console cannot reach its Redis. Values stand still until it can.",
   signed_out: "You are signed out. Sign in again to go on.",
@@ -26,7 +29,7 @@ const WHY = {
 
 const entries = new Set();
 const poller = new Poller(entries, polled);
-let socket = null, timer = 0, failures = 0, heard = 0, now = { state: "", since: 0, reason: "" };
+let socket = null, timer = 0, failures = 0, heard = 0, pinged = 0, now = { state: "", since: 0, reason: "" };
 
 export function subscribe(topic, handlers) {
   const entry = { topic, ...handlers };
@@ -51,7 +54,7 @@ function connect() {
   // Some proxies accept the handshake and pass nothing on: only an answer says that the way is open.
   let answered = false;
   const mine = socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/`);
-  mine.onopen = () => { heard = Date.now(); entries.forEach(ask); };
+  mine.onopen = () => { heard = Date.now(); pinged = 0; entries.forEach(ask); };
   mine.onmessage = (event) => {
     if (mine !== socket) return;
     if (!answered) works();
@@ -78,6 +81,8 @@ function send(message) {
 
 function hear(text) {
   heard = Date.now();
+  pinged = 0;
+  if (now.reason === t(WHY.late)) tell("live", "");
   let message;
   try { message = JSON.parse(text); } catch { return; }
   const { topic, type, data, seq } = message;
@@ -121,19 +126,21 @@ function pause(answered) {
   return (answered ? 300 : 500 * 2 ** failures) * (0.5 + Math.random());
 }
 
-function tell(state, reason) {
+function tell(state, reason, since = Date.now()) {
   if (state === now.state && reason === now.reason) return;
-  now = { state, since: state === now.state ? now.since : Date.now(), reason };
+  now = { state, since: state === now.state ? now.since : since, reason };
   for (const entry of entries) entry.state?.(state);
   document.dispatchEvent(new CustomEvent("live-state", { detail: now }));
 }
 
-// A silent socket may be dead without a close: ping, and give up on one that answers nothing.
+// A silent socket may be dead without a close, or the console may stand still: ask, say so, and give up in the end.
 setInterval(() => {
   if (socket?.readyState !== WebSocket.OPEN) return;
-  if (Date.now() - heard > SILENCE_MS) socket.close();
-  else send({ op: "ping" });
-}, PING_MS);
+  const at = Date.now();
+  if (at - heard > SILENCE_MS) socket.close();
+  else if (!pinged && at - heard > QUIET_MS) { pinged = at; send({ op: "ping" }); }
+  else if (pinged && at - pinged > LATE_MS && now.state === "live") tell("stalled", t(WHY.late), heard);
+}, 1000);
 
 function soon() {
   if (!entries.size || socket) return;

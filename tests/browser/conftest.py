@@ -43,7 +43,7 @@ class Console:
         self.url = f"http://127.0.0.1:{self.port}"
         self.env = {
             **os.environ, "VAR_DIR": str(folder / "var"), "REDIS_URL": self.valkey.url, "PYTHONPATH": str(ROOT),
-            "DATABASE_URL": "", "LANGUAGE": "en", "LOG_LEVEL": "WARNING",
+            "DATABASE_URL": "", "LANGUAGE": "en", "LOG_LEVEL": "WARNING", "LOG_SHARE": "1",
         }  # fmt: skip
         subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=self.env, check=True)
         self.parts, self.sessions = {}, {}

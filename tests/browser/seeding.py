@@ -11,7 +11,14 @@ import time
 import zlib
 from datetime import timedelta
 
-from tests.browser import seeded_benchmarks, seeding_gateways, seeding_holds, seeding_models
+from tests.browser import (
+    seeded_benchmarks,
+    seeding_gateways,
+    seeding_holds,
+    seeding_logs,
+    seeding_merged,
+    seeding_models,
+)
 from tests.browser.seeded_artifacts import model_told, models, no_models
 from tests.browser.seeded_deployments import deployment_moved, deployments, no_deployments
 from tests.browser.seeded_evaluations import evaluated
@@ -372,8 +379,8 @@ ALL = (
     seeded_benchmarks.serving, seeded_benchmarks.measured, seeded_benchmarks.failed_replica,
 )  # fmt: skip
 ELSEWHERE = (
-    seeding_models.model_looked, seeding_models.uploads, *seeding_gateways.ALL, seeding_holds.held,
-    seeding_holds.none_held,
+    seeding_models.model_looked, seeding_models.uploads, *seeding_gateways.ALL, *seeding_merged.ALL, seeding_holds.held,
+    seeding_holds.none_held, seeding_logs.long_log,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in (*ALL, *ELSEWHERE)}
 

@@ -160,3 +160,56 @@ def test_what_a_program_tells_the_console_is_no_line_of_the_log(module):
     step = ("v", '{"e":"step","n":1,"of":1,"title":["Look","Look"],"argv":[]}')
     told = ("v", '{"e":"told","told":"artifact","data":{"path":"/data/m"}}')
     assert rows(module, step, told, ("o", "one model")) == [[1, "step", "Look", 1], [3, "line", "one model", 1]]
+
+
+def test_the_connection_of_a_log_is_told_in_words(module):
+    code = "return [...given.map((state) => m.connectionText(state, false)), m.connectionText(given[0], true)]"
+    stalled = {"state": "stalled", "since": 1764500000000}
+    found = module("log/chip.js", code, {"state": "live", "since": 1}, {"state": "polling"}, stalled, {"state": ""})
+    assert found == ["live", "polling", "stalled since 18:53:20", "", "complete"]
+
+
+HITS = """
+const answers = given[0], asked = [];
+const remote = { ask: async (name, query) => { asked.push(query); return answers.shift(); } };
+const hits = new m.Hits({ q: "x" }, remote);
+await hits.scan(() => {});
+"""
+
+
+def part(to, lines, *, count=None, total=300):
+    return {"hits": [{"n": n} for n in lines], "scanned_to": to, "total": total, "count": count or len(lines),
+            "complete": to >= total}  # fmt: skip
+
+
+def test_hits_of_a_whole_log_are_counted_in_parts_and_walked_round(module):
+    answers = [part(100, [3]), part(200, []), part(300, [250, 260])]
+    code = (
+        HITS
+        + """const steps = [];
+    for (const [line, by] of [[0, 1], [3, 1], [260, 1], [3, -1]]) steps.push(await hits.step(line, by));
+    return [hits.count, steps, [3, 250, 260, 9].map((n) => hits.place(n)), asked.map((one) => one.after)]"""
+    )
+    assert module("log/hits.js", code, answers) == [3, [3, 250, 3, 260], [1, 2, 3, None], [0, 100, 200]]
+
+
+def test_a_hit_that_was_only_counted_is_asked_for(module):
+    answers = [part(300, [3], count=40), part(200, []), part(201, [201]), part(250, [250])]
+    code = HITS + "return [hits.count, await hits.step(150, 1), hits.place(201), await hits.step(270, -1), asked]"
+    count, after, place, before, asked = module("log/hits.js", code, answers)
+    assert (count, after, place, before) == (40, 201, None, 250)
+    assert [one.get("after", one.get("before")) for one in asked] == [0, 150, 200, 270]
+
+
+def test_a_refusal_of_the_console_is_told_apart_from_its_absence(module):
+    code = """const words = JSON.stringify({ error: { what: "It is bad.", do: "Mend it." } });
+    const before = window.fetch, found = [];
+    for (const [status, body] of [[200, "{}"], [422, words], [404, "{}"], [500, words], [200, "<p>"]]) {
+      window.fetch = async () => new Response(body, { status });
+      const asked = new m.Remote({ find: "/f" }, () => "a1").ask("find");
+      found.push(await asked.then((json) => json, (error) => [error.constructor.name, error.message]));
+    }
+    window.fetch = before;
+    return found"""
+    away = ["Away", "find"]
+    assert module("log/remote.js", code) == [{}, ["Refused", "It is bad. Mend it."], away, away, away]

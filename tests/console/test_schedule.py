@@ -14,8 +14,6 @@ from rq.serializers import JSONSerializer
 from console import schedule
 from console.management.commands import scheduler
 from console.models import ApiToken, KeptAnswer, User
-from deployments.models import Server
-from monitoring.models import Minute
 
 pytestmark = pytest.mark.django_db
 
@@ -23,17 +21,6 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def user():
     return User.objects.create_user("lin", password="only-for-this-test")
-
-
-def test_history_older_than_a_week_goes_in_batches(monkeypatch):
-    monkeypatch.setattr(schedule, "BATCH", 3)
-    server = Server.objects.create(name="kp-77")
-    now = timezone.now().replace(second=0, microsecond=0)
-    old = [Minute(server=server, at=now - timedelta(days=7, minutes=n), data=[]) for n in range(1, 9)]
-    young = [Minute(server=server, at=now - timedelta(days=6, minutes=n), data=[]) for n in range(2)]
-    Minute.objects.bulk_create(old + young)
-    assert schedule.prune_minutes() == 8
-    assert set(Minute.objects.values_list("at", flat=True)) == {row.at for row in young}
 
 
 def test_kept_answers_go_after_a_day(user):

@@ -231,7 +231,7 @@ def test_rest_measures_lists_and_compares(client, operator):
 def test_plotly_comes_from_its_package_and_leaves_its_styles_to_ours():
     found = finders.find("plotly/plotly.min.js")
     assert found.endswith("plotly/package_data/plotly.min.js")
-    ours = (ROOT / "static/js/bench_plot.js").read_text()
+    ours = (ROOT / "static/js/plotly.js").read_text()
     text = Path(found).read_text()
     assert re.search(r'MAP_STYLES = "(\w+)"', ours)[1] in text and "no-inline-styles" in text
     assert finders.find("plotly/widgetbundle.js") is None

@@ -131,6 +131,14 @@ export class Scroller {
     return null;
   }
 
+  // Whether a row is drawn and within the view.
+  sees(row) {
+    const node = this.node(this.rows.indexOf(row));
+    if (!node) return false;
+    const a = node.getBoundingClientRect(), b = this.pane.getBoundingClientRect();
+    return a.bottom > b.top && a.top < b.bottom;
+  }
+
   #restore({ row, offset }) {
     const i = this.rows.indexOf(row);
     if (i >= 0) this.toIndex(i, offset);

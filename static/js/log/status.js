@@ -2,21 +2,25 @@
 import { figure, t } from "../texts.js";
 import { draw } from "./row.js";
 
+// Shows it, and answers whether the log is complete.
 export function tell(viewer) {
   const { total, high, done } = viewer.store;
   // A job that ended before its server wrote anything has a log that stays empty.
   const complete = !viewer.newest || (done && high >= total) || (viewer.ended && !total);
   viewer.part("status").textContent = viewer.problem || statusText(viewer, complete);
   viewer.root.classList.toggle("complete", complete);
+  viewer.pane.style.setProperty("--log-digits", Math.max(4, String(total).length));
   followButton(viewer, complete);
   here(viewer);
+  viewer.filter.tell();
+  return complete;
 }
 
-function statusText({ store, following }, complete) {
-  const { total, low, high } = store;
+function statusText({ store, shown, following }, complete) {
+  const { total } = store, { low, high } = shown;
   if (!total) return complete ? t("This attempt wrote no log.") : t("No lines yet. They appear as the server sends them.");
   const state = complete ? t("complete") : following ? t("following") : t("paused");
-  return `${countText(total, low, Math.min(high, total))} · ${state}`;
+  return shown === store ? `${countText(total, low, Math.min(high, total))} · ${state}` : state;
 }
 
 function countText(total, low, high) {
@@ -27,7 +31,7 @@ function countText(total, low, high) {
 
 function followButton(viewer, complete) {
   const button = viewer.part("follow"), unread = viewer.store.total - viewer.seen;
-  button.hidden = complete && viewer.scroller.ended && viewer.store.atEnd;
+  button.hidden = complete && viewer.scroller.ended && viewer.shown.atEnd;
   button.setAttribute("aria-pressed", String(viewer.following && !complete));
   button.querySelector("span").textContent = complete ? t("To the end")
     : viewer.following ? t("Following")
@@ -38,7 +42,7 @@ function followButton(viewer, complete) {
 function here(viewer) {
   const bar = viewer.part("here"), top = viewer.scroller.top()?.row;
   const isHeading = (row) => row.type === "step" && row.event.n === top.step && row.n <= top.n;
-  const heading = top?.step ? viewer.store.rows.list.findLast(isHeading) : null;
+  const heading = top?.step ? viewer.shown.rows.list.findLast(isHeading) : null;
   bar.hidden = !heading || heading === top;
   if (bar.hidden) return;
   bar.style.setProperty("--scrollbar", `${viewer.pane.offsetWidth - viewer.pane.clientWidth}px`);

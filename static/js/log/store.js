@@ -84,14 +84,19 @@ export class Store {
   }
 
   async #ask(range) {
-    const query = new URLSearchParams({ ...(this.attempt && { attempt: this.attempt }), ...range });
-    const answer = await fetch(`${this.url}?${query}`, { headers: { Accept: "application/json" } });
-    if (!answer.ok) throw new Error(`${answer.status}`);
-    const json = await answer.json();
+    const json = await this.read(range);
     this.total = Math.max(this.total, json.total);
     this.done = json.done;
     this.attempt ??= json.attempt;
     return json;
+  }
+
+  // One answer: { first, n, total, text, done, … } of after=, before= or the tail.
+  async read(range) {
+    const query = new URLSearchParams({ ...(this.attempt && { attempt: this.attempt }), ...range });
+    const answer = await fetch(`${this.url}?${query}`, { headers: { Accept: "application/json" } });
+    if (!answer.ok) throw new Error(`${answer.status}`);
+    return answer.json();
   }
 
   #replace(answer) {

@@ -3,10 +3,10 @@ import { subscribe } from "../live.js";
 import { fetchPart, together } from "../part.js";
 import { Viewer } from "../log/viewer.js";
 import { took } from "../times.js";
-import { typing } from "../frame.js";
+import { listenToKeys } from "../log/keys.js";
 
-const { job, attempt, newest, ended, lines, started } = JSON.parse(document.getElementById("log-config").textContent);
-const viewer = new Viewer(document.getElementById("log"), { url: lines, attempt, start: started, newest, ended });
+const { job, attempt, lines, started, newest, ...config } = JSON.parse(document.getElementById("log-config").textContent);
+const viewer = new Viewer(document.getElementById("log"), { ...config, url: lines, attempt, start: started, newest });
 const live = document.getElementById("job-live");
 
 // State, steps and report come as one fragment, at most twice a second, and after the lines that caused it.
@@ -65,11 +65,7 @@ function polled(json) {
   if (json.state !== polledState) stateChanged(polledState = json.state);
 }
 
-addEventListener("keydown", (event) => {
-  if (typing(event.target) || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  const act = viewer.tools.keys()[event.key];
-  if (act) { event.preventDefault(); act(); }
-});
+listenToKeys(viewer);
 
 // Anything on the page that names a line of this log goes there: steps, report items.
 live.addEventListener("click", (event) => {

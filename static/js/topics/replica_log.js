@@ -2,11 +2,11 @@
 import { subscribe } from "../live.js";
 import { Viewer } from "../log/viewer.js";
 import { ENGINE } from "../log/row.js";
-import { typing } from "../frame.js";
+import { listenToKeys } from "../log/keys.js";
 import { t } from "../texts.js";
 
-const { replica, piece, newest, ended, lines, started } = JSON.parse(document.getElementById("log-config").textContent);
-const viewer = new Viewer(document.getElementById("log"), { url: lines, attempt: piece, start: started, newest, ended });
+const { replica, piece, lines, started, newest, ...config } = JSON.parse(document.getElementById("log-config").textContent);
+const viewer = new Viewer(document.getElementById("log"), { ...config, url: lines, attempt: piece, start: started, newest });
 let current = piece;
 
 subscribe(`replica:${replica}`, {
@@ -48,10 +48,6 @@ function polled(json) {
   viewer.tell();
 }
 
-addEventListener("keydown", (event) => {
-  if (typing(event.target) || event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  const act = viewer.tools.keys()[event.key];
-  if (act) { event.preventDefault(); act(); }
-});
+listenToKeys(viewer);
 
 viewer.open();

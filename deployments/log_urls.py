@@ -1,0 +1,19 @@
+"""Addresses of what is asked of whole logs."""
+
+from django.urls import path
+
+from deployments.views import log_search
+
+urlpatterns = [
+    pattern
+    for service in log_search.SERVICES
+    for pattern in (
+        path(f"jobs/<int:pk>/{service}", log_search.job_log_service, {"service": service}, name=f"job-{service}"),
+        path(
+            f"deployments/<slug:name>/replicas/<int:n>/{service}",
+            log_search.replica_log_service,
+            {"service": service},
+            name=f"replica-{service}",
+        ),
+    )
+]
