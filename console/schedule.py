@@ -9,7 +9,7 @@ from datetime import timedelta
 from django.core.management import call_command
 from django.utils import timezone
 
-from console import alerts, own_alerts
+from console import alerts, database, own_alerts
 from console.models import ApiToken, KeptAnswer
 from deployments.services import (
     agent_logs,
@@ -17,7 +17,9 @@ from deployments.services import (
     engine_logs,
     enrol,
     holds,
+    job_keeping,
     join_many,
+    log_keeping,
     reconcile,
     refusals,
     retention,
@@ -105,6 +107,18 @@ def prune_engine_logs() -> int:
     return engine_logs.prune() + agent_logs.prune()
 
 
+def prune_logs() -> int:
+    """Old logs of jobs lose their lines, then the oldest where all take too much; the disk gets its room back."""
+    pruned = log_keeping.prune()
+    database.give_back()
+    return pruned
+
+
+def prune_jobs() -> int:
+    """Jobs that ended long ago go where nothing refers to them."""
+    return job_keeping.prune()
+
+
 def prune_deployments() -> int:
     """Replicas that ended long ago go, with what else of deployments is old."""
     return retention.prune()
@@ -140,4 +154,6 @@ JOBS: list[tuple[str, Callable[[], object]]] = [
     ("43 4 * * *", prune_deployments),
     ("* * * * *", tend_support_bundles),
     ("21 * * * *", prune_support_bundles),
+    ("21 * * * *", prune_logs),
+    ("53 4 * * *", prune_jobs),
 ]

@@ -197,11 +197,18 @@ STATIC_ROOT = None if WHITENOISE_USE_FINDERS else COLLECTED
 # How much worse than its parent a model may be to be promotable, and how much of their answers must be the same.
 GATE_BUDGET = env.share("GATE_BUDGET", 0.02)
 GATE_AGREEMENT = env.share("GATE_AGREEMENT", 0.30)
-# How long logs of engines are kept, and rows of replicas that have ended.
 # History: rows of a minute, of five minutes, of an hour (monitoring/services/rollups.py).
 HISTORY_RAW_HOURS = env.number("HISTORY_RAW_HOURS", 24, least=2, most=24 * 31)
 HISTORY_5MIN_DAYS = env.number("HISTORY_5MIN_DAYS", 30, least=1, most=366)
 HISTORY_HOUR_DAYS = env.number("HISTORY_HOUR_DAYS", 365, least=1, most=3650)
+# How long logs of jobs are kept: of those that succeeded or were cancelled, that failed, and of checks and looks; how
+# much all logs may take together; how long rows of jobs stay that nothing refers to.
+LOG_DAYS = env.number("LOG_DAYS", 90, least=1, most=3650)
+LOG_DAYS_FAILED = env.number("LOG_DAYS_FAILED", 365, least=1, most=3650)
+LOG_DAYS_LOOKS = env.number("LOG_DAYS_LOOKS", 14, least=1, most=3650)
+LOG_MAX_GB = env.number("LOG_MAX_GB", 20, least=1, most=1_000_000)
+JOB_DAYS = env.number("JOB_DAYS", 730, least=1, most=36500)
+# The same of engines, and of rows of replicas that have ended.
 ENGINE_LOG_DAYS = env.number("ENGINE_LOG_DAYS", 30, least=1, most=3650)
 REPLICA_DAYS = env.number("REPLICA_DAYS", 180, least=1, most=3650)
 SUPPORT_BUNDLE_DAYS = env.number("SUPPORT_BUNDLE_DAYS", 30, least=1, most=3650)

@@ -30,8 +30,19 @@ from deployments.models import Attempt, Job, JobState
 from deployments.models_in_api import router as models_in_router
 from deployments.placement_api import router as placement_router
 from deployments.quantize_api import router as quantize_router
-from deployments.services import approvals, approving, jobs, logs, package_sources, stacks, waiting, wheel_bundles
+from deployments.services import (
+    approvals,
+    approving,
+    jobs,
+    log_keeping,
+    logs,
+    package_sources,
+    stacks,
+    waiting,
+    wheel_bundles,
+)
 from deployments.serving_api import router as serving_router
+from deployments.storage_api import router as storage_router
 from deployments.support_api import router as support_router
 
 router = Router(tags=["jobs"])
@@ -40,6 +51,7 @@ router.add_router("", benchmark_router)
 router.add_router("", campaign_router)
 router.add_router("", inventory_router)
 router.add_router("", agent_router)
+router.add_router("", storage_router)
 router.add_router("", guard_router)
 router.add_router("", host_router)
 router.add_router("", evaluation_router)
@@ -124,6 +136,7 @@ def show(request: HttpRequest, job_id: int) -> HttpResponse:
 @router.get("/jobs/{int:job_id}/log", summary="Lines of the newest attempt's log as text")
 def log(request: HttpRequest, job_id: int, after: int = 0, limit: int = 1000) -> HttpResponse:
     attempt = _job(job_id).attempts.last()
+    log_keeping.check_kept(attempt)
     found = logs.after(attempt, max(0, after), max(1, min(limit, logs.MAX_LINES))) if attempt else None
     plain = logs.PlainText()
     records = found.text.encode().split(b"\n") if found and found.n else []
@@ -208,6 +221,8 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "state": attempt.state,
         "lines": attempt.next_line - 1,
         "complete": attempt.done,
+        "bytes": attempt.kept_bytes,
+        "log_deleted_at": attempt.pruned_at.isoformat() if attempt.pruned_at else None,
         "exit_code": attempt.exit_code,
         "steps": list(
             attempt.steps.values(

@@ -19,6 +19,7 @@ from deployments.services import (
     deployment_json,
     deployments,
     engine_logs,
+    log_keeping,
     replica_live,
     revisions,
     rollout,
@@ -262,6 +263,7 @@ def log(
 ) -> HttpResponse:
     """Without `after` the last lines; `X-Next-After` goes on from there."""
     kept = engine_logs.find(_replica(deployments.find(name), n), piece)
+    log_keeping.check_kept(kept)
     count = max(1, min(limit, engine_logs.MAX_LINES))
     lines = None
     if kept is not None:

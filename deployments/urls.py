@@ -35,6 +35,7 @@ from deployments.views import (
     shared_log,
     stack_changes,
     stack_jobs,
+    storage,
     wizard,
     wizard_change,
 )
@@ -138,6 +139,7 @@ urlpatterns = [
     path("campaigns/<int:pk>/resume", campaign_pages.campaign_resume, name="campaign-resume"),
     path("campaigns/<int:pk>/stop", campaign_pages.campaign_stop, name="campaign-stop"),
     path("campaigns/<int:pk>/retry", campaign_pages.campaign_retry, name="campaign-retry"),
+    path("storage/", storage.storage, name="storage"),
     path("queue/", queue_pages.queue_list, name="queue-list"),
     path("servers/keys/", queue_pages.key_list, name="key-list"),
     path("servers/<slug:name>/keys", queue_pages.keys_change, name="server-keys"),

@@ -6,7 +6,11 @@ from deployments.chunks import Chunk
 
 
 class Stream(models.Model):
-    """One log that a server sends. `next_line` and `next_byte` are where its next chunk must begin."""
+    """One log that a server sends. `next_line` and `next_byte` are where its next chunk must begin.
+
+    `kept_bytes` is what its chunks take, compressed; `pruned_at` is when its lines were deleted: see
+    services/log_keeping.py.
+    """
 
     id = models.CharField(max_length=40, primary_key=True)
     next_line = models.PositiveBigIntegerField(default=1)
@@ -15,6 +19,8 @@ class Stream(models.Model):
     exit_code = models.IntegerField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
+    kept_bytes = models.PositiveBigIntegerField(default=0)
+    pruned_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         abstract = True
@@ -29,6 +35,7 @@ class Stream(models.Model):
         if self.done or (chunk.first, chunk.b0) != (self.next_line, self.next_byte):
             return False
         self.next_line, self.next_byte = chunk.first + chunk.n, chunk.b1
+        self.kept_bytes += len(chunk.data)
         return True
 
 

@@ -22,6 +22,7 @@ from django.utils.translation import gettext as _
 
 from console.errors import NotFound
 from deployments.models import AgentLog, EngineLog, Replica
+from deployments.services import log_keeping
 from deployments.services.logs import MAX_LINES, Lines, PlainText, after, before, engine_chunks_after, tail
 
 __all__ = [
@@ -61,6 +62,8 @@ def lines(log: EngineLog | AgentLog | None, after_line: int | None, before_line:
     """What the log viewer asks for: {attempt, first, n, total, text, done, state}; without a place the last lines."""
     if log is None:
         return {"attempt": None, "first": 1, "n": 0, "total": 0, "text": "", "done": False, "state": ""}
+    if gone := log_keeping.said(log):
+        return {"attempt": log.pk, **log_keeping.NO_LINES, "state": "ended", "deleted": gone}
     if after_line is not None:
         found = after(log, after_line, n)
     elif before_line is not None:

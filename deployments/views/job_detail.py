@@ -12,7 +12,7 @@ from console.templatetags.frame import texts_for_scripts
 from deployments import forms, kinds, page_texts
 from deployments.models import Attempt, Decision, Job
 from deployments.models.job import ENDED
-from deployments.services import approvals, approving, in_use, job_page
+from deployments.services import approvals, approving, in_use, job_page, log_keeping
 from deployments.templatetags.jobs import kind_title
 from deployments.views import log_config, own_pages
 from deployments.views.lookup import find_attempt, find_job, is_part, user_of
@@ -23,6 +23,7 @@ def job_detail(request: HttpRequest, pk: int) -> HttpResponse:
     job = find_job(pk)
     attempt, attempts = find_attempt(job, request.GET.get("attempt"))
     context = {"job": job, "attempt": attempt, "attempts": attempts, **job_page.shown(job, attempt, attempts)}
+    context["log_gone"] = log_keeping.said(attempt)
     context["rest_call"] = job_page.rest_call(job, request.build_absolute_uri("/").rstrip("/"))
     context |= _approval(job, user_of(request))
     for item in context["items"]:

@@ -9,7 +9,7 @@ from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_GET
 
 from console.errors import Invalid
-from deployments.services import logs
+from deployments.services import log_keeping, logs
 from deployments.views.lookup import find_attempt, find_job
 
 
@@ -20,6 +20,8 @@ def job_lines(request: HttpRequest, pk: int) -> JsonResponse:
     attempt, _every = find_attempt(find_job(pk), request.GET.get("attempt"))
     if attempt is None:
         return JsonResponse({"attempt": None, "first": 1, "n": 0, "total": 0, "text": "", "done": False})
+    if gone := log_keeping.said(attempt):
+        return JsonResponse({"attempt": attempt.pk, **log_keeping.NO_LINES, "state": attempt.state, "deleted": gone})
     n = number(request, "n", 500, logs.MAX_LINES)
     if "after" in request.GET:
         found = logs.after(attempt, number(request, "after", 0, 10**15), n)
@@ -48,6 +50,7 @@ def job_raw(request: HttpRequest, pk: int) -> HttpResponseBase:
     attempt, _every = find_attempt(job, request.GET.get("attempt"))
     if attempt is None:
         return HttpResponse("", content_type="text/plain; charset=utf-8")
+    log_keeping.check_kept(attempt)
     response = StreamingHttpResponse(_raw_lines(attempt.pk), content_type="text/plain; charset=utf-8")
     disposition = "attachment" if request.GET.get("download") else "inline"
     response["Content-Disposition"] = f'{disposition}; filename="job-{job.pk}-attempt-{attempt.n}.log"'

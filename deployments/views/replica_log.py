@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 from console.templatetags.frame import texts_for_scripts
 from deployments import page_texts
 from deployments.models import EngineLog, Replica
-from deployments.services import engine_logs
+from deployments.services import engine_logs, log_keeping
 from deployments.views import log_config
 from deployments.views.job_log import number
 from deployments.views.lookup import find_replica
@@ -24,6 +24,7 @@ def replica_log(request: HttpRequest, name: str, n: int) -> HttpResponse:
     piece = engine_logs.find(replica, request.GET.get("piece", ""))
     pieces = engine_logs.pieces(replica)
     context = {
+        "log_gone": log_keeping.said(piece),
         "deployment": replica.deployment, "replica": replica, "piece": piece, "pieces": pieces,
         "raw": reverse("deployments:replica-raw", args=[name, n]), "log_complete": bool(piece and piece.done),
         "log": _config(replica, piece, pieces), "texts": texts_for_scripts(page_texts.JOB + page_texts.ENGINE_LOG),
@@ -62,6 +63,7 @@ def replica_raw(request: HttpRequest, name: str, n: int) -> HttpResponseBase:
     piece = engine_logs.find(find_replica(name, n), request.GET.get("piece", ""))
     if piece is None:
         return HttpResponse("", content_type="text/plain; charset=utf-8")
+    log_keeping.check_kept(piece)
     response = StreamingHttpResponse(engine_logs.raw(piece.pk), content_type="text/plain; charset=utf-8")
     disposition = "attachment" if request.GET.get("download") else "inline"
     response["Content-Disposition"] = f'{disposition}; filename="{name}-replica-{n}-start-{piece.n}.log"'
