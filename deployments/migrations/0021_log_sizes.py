@@ -5,13 +5,14 @@ from django.db.models import Sum
 from django.db.models.functions import Length
 
 LOGS = 200
+CHUNKS = {"Attempt": "LogChunk", "EngineLog": "EngineChunk", "AgentLog": "AgentChunk"}
 
 
 def count(apps, schema_editor):
     """A few logs at a time; those that have a size already are counted again with the same result."""
-    for name, owner in (("Attempt", "attempt"), ("EngineLog", "log")):
+    for name, owner in (("Attempt", "attempt"), ("EngineLog", "log"), ("AgentLog", "log")):
         heads = apps.get_model("deployments", name)._base_manager
-        chunks = apps.get_model("deployments", "LogChunk" if name == "Attempt" else "EngineChunk")._base_manager
+        chunks = apps.get_model("deployments", CHUNKS[name])._base_manager
         last = ""
         while keys := list(heads.filter(pk__gt=last).order_by("pk").values_list("pk", flat=True)[:LOGS]):
             last = keys[-1]
@@ -33,5 +34,6 @@ class Migration(migrations.Migration):
     operations = [
         *columns("attempt"),
         *columns("enginelog"),
+        *columns("agentlog"),
         migrations.RunPython(count, migrations.RunPython.noop),
     ]

@@ -17,7 +17,7 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
 from console.errors import ConsoleError
-from deployments.models import Attempt, EngineLog, JobState
+from deployments.models import AgentLog, Attempt, EngineLog, JobState
 from deployments.services.logs import Head
 
 CHUNKS = 100  # deleted at once: at most 13 MB
@@ -27,7 +27,7 @@ GB = 1000**3
 LOOKS = Q(job__kind="check") | Q(job__kind__endswith="_look")
 # What a viewer reads of a log whose lines were deleted.
 NO_LINES: dict[str, Any] = {"first": 1, "n": 0, "total": 0, "text": "", "done": True}
-Row = TypeVar("Row", Attempt, EngineLog)
+Row = TypeVar("Row", Attempt, EngineLog, AgentLog)
 FAILED = Q(state=JobState.FAILED)
 
 
@@ -46,7 +46,10 @@ def prune() -> int:
 
 def total() -> int:
     """Bytes that all logs take."""
-    return sum(rows.aggregate(sum=Sum("kept_bytes"))["sum"] or 0 for rows in (Attempt.objects, EngineLog.objects))
+    return sum(
+        rows.aggregate(sum=Sum("kept_bytes"))["sum"] or 0
+        for rows in (Attempt.objects, EngineLog.objects, AgentLog.objects)
+    )
 
 
 def kept_attempts() -> QuerySet[Attempt]:
@@ -65,9 +68,11 @@ def old_attempts(now: datetime) -> QuerySet[Attempt]:
 
 
 def by_turn() -> Iterator[Head]:
-    """What goes first where all logs take too much: runs that did not fail, then engines, then failed runs."""
+    """What goes first where all logs take too much: agents, runs that did not fail, engines, then failed runs."""
+    agents = AgentLog.objects.filter(done=True, kept_bytes__gt=0).order_by("ended_at", "pk")
     engines = EngineLog.objects.filter(done=True, kept_bytes__gt=0).order_by("ended_at", "pk")
-    return chain(_in_turn(kept_attempts().exclude(FAILED)), _in_turn(engines), _in_turn(kept_attempts().filter(FAILED)))
+    failed = kept_attempts().filter(FAILED)
+    return chain(_in_turn(agents), _in_turn(kept_attempts().exclude(FAILED)), _in_turn(engines), _in_turn(failed))
 
 
 def _in_turn(rows: QuerySet[Row]) -> Iterator[Row]:

@@ -8,7 +8,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('deployments', '0017_core'),
-        ('monitoring', '0003_replica_diagnoses'),
+        ('monitoring', '0002_diagnoses'),
     ]
 
     operations = [
