@@ -9,9 +9,10 @@
 
 `says`: signatures (templates.py), any of which finds it. `needs`: signatures of which one must stand somewhere in the
 log, too. `unless`: signatures that rule it out wherever they stand, `apart` only a line that holds one. `small`: [part,
-whole, share] of numbers that were kept: only where the part is at most that share of the whole. `weight`: 90 names a
-cause, 70 a cause of several, 50 explains a code, 30 is all that is known. The file's name is the stage, where a rule
-names no other.
+whole, share] of numbers that were kept: only where the part is at most that share of the whole. `calm`: it counts on a
+line of INFO or WARNING though nothing else in the log tells of a failure. `echo`: it follows from other failures, so
+that one which stands before it is named first. `weight`: 90 names a cause, 70 a cause of several, 50 explains a code,
+30 is all that is known. The file's name is the stage, where a rule names no other.
 """
 
 import dataclasses
@@ -31,7 +32,8 @@ STAGES = ("install", "convert", "quantize", "serve", "runtime", "network", "hard
 CODE = re.compile(r"E[A-Z0-9]\d{4}|\d{6}")
 ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 MOST_TEXT = 1200
-KNOWN = {"id", "stage", "weight", "says", "needs", "unless", "apart", "small", "cause", "remedies", "links"}
+KNOWN = {"id", "stage", "weight", "says", "needs", "unless", "apart", "small", "calm", "echo",
+         "cause", "remedies", "links"}  # fmt: skip
 
 
 class BadRule(ValueError):
@@ -68,6 +70,8 @@ class Rule:
     unless: tuple[Template, ...] = ()
     apart: tuple[Template, ...] = ()
     small: tuple[str, str, float] | None = None
+    calm: bool = False
+    echo: bool = False
     links: tuple[str, ...] = ()
     code: str = ""  # of CANN: found by how codes are printed, and not by `says`
 
@@ -150,6 +154,8 @@ def _rule(table: Mapping[str, Any], stage: str) -> Rule:
             unless=_templates(table, "unless"),
             apart=_templates(table, "apart"),
             small=_small(table.get("small")),
+            calm=_flag(table, "calm"),
+            echo=_flag(table, "echo"),
             links=tuple(str(one) for one in table.get("links", [])),
         )
         _check_names(rule)
@@ -163,6 +169,13 @@ def _templates(table: Mapping[str, Any], name: str) -> tuple[Template, ...]:
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         raise BadTemplate(f"{name} is a list of texts")
     return tuple(compiled(one) for one in given)
+
+
+def _flag(table: Mapping[str, Any], name: str) -> bool:
+    given = table.get(name, False)
+    if not isinstance(given, bool):
+        raise ValueError(f"{name} is true or false")
+    return given
 
 
 def _small(given: Any) -> tuple[str, str, float] | None:
