@@ -194,7 +194,7 @@ class Scanner:
     def _wants(self, rule: int, role: str) -> bool:
         if role != "says":
             return (rule, role) not in self.context
-        return rule not in self.hits or self.hits[rule].times < MOST_TIMES or self.hits[rule].calm
+        return rule not in self.hits or self.hits[rule].times < MOST_TIMES
 
     def _try(self, rule: int, role: str, template: Template, line: str, number: int, calm: bool) -> None:
         match = template.regex.search(line)
