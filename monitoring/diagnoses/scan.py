@@ -37,7 +37,8 @@ NUMBERS = (
 )
 LETTERED_LOW = re.compile(rb"\be[a-z]?\d{4,5}(?:[:)\[]|  )")  # quick, and true of all that LETTERED finds
 NUMBERED_LOW = re.compile(rb"(?<!\d)\d{6}(?!\d)")
-MOST_LINES = 20_000  # that are looked at as they are, in one log: one full of errors is judged by its first ones
+MOST_LINES = 20_000  # that say something, in one log: one full of errors is judged by its first ones
+MOST_TRIED = 200_000
 MOST_SHAPES = 20_000
 MOST_TIMES = 200  # of one rule in one log: from then on it is known well enough
 LEAST_SHAPE = 2
@@ -156,6 +157,8 @@ class Scanner:
     hits: dict[int, _Hit] = field(default_factory=dict)
     context: set[tuple[int, str]] = field(default_factory=set)  # (rule, "needs" or "unless")
     looked: int = 0
+    tried: int = 0  # lines that hold a word, and mostly nothing else
+    last: int = 0  # the last line that said something
     failed: bool = False  # whether anything in the log tells of a failure: warnings alone do not
 
     def feed(self, text: str, first: int) -> None:
@@ -168,7 +171,7 @@ class Scanner:
         whole, lows = text.split("\n"), low.split(b"\n")
         for place, words in enumerate(found):
             here = (*words, *(shape(word) for word in digits if word in lows[place])) if digits else words
-            if here and self.looked < MOST_LINES:
+            if here and self.looked < MOST_LINES and self.tried < MOST_TRIED:
                 self._look(whole[place], lows[place], here, first + place)
 
     def _look(self, line: str, low: bytes, words: tuple[bytes, ...], number: int) -> None:
@@ -182,7 +185,7 @@ class Scanner:
         failing = not self.failed and not self.known.failing.isdisjoint(words)
         if not there and not coded and not failing:
             return
-        self.looked += bool(there or coded)
+        self.tried += 1
         line = lines.plain(line)
         quoted, calm = lines.quoted_from(line), lines.is_calm(line)
         self.failed = self.failed or (not calm and lines.tells_failure(line[:quoted]))
@@ -208,6 +211,7 @@ class Scanner:
 
     def _note(self, rule: int, new: _Hit) -> None:
         """The first line that says it is the one that is told, and one that is an error before one that is not."""
+        self.looked, self.last = self.looked + (new.line != self.last), new.line
         hit = self.hits.get(rule)
         if hit is None or (hit.calm and not new.calm):
             new.text, new.times = new.text.strip()[:1000], hit.times + 1 if hit else 1
