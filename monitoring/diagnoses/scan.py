@@ -43,6 +43,7 @@ MOST_SHAPES = 20_000
 MOST_TIMES = 200  # of one rule in one log: from then on it is known well enough
 LEAST_SHAPE = 2
 NEED_BONUS = 4
+LAST_RESORT = 30  # rules of less weight only repeat what a program said, where no other knows it
 NAMES_CAUSE = 78  # a weight from which an earlier line takes the first place from what follows from it
 PLACES = {  # what a line says of where it happened
     "device": r"\b(?:Device:|device[_ ]?id[ =:]*|deviceId=|deviceLogicId:|device\(|phy_id\(|on NPU |\(NPU )(\d+)",
@@ -146,6 +147,7 @@ class _Hit:
     text: str
     kept: dict[str, str]
     times: int = 1
+    latest: int = 0  # the last line of all that said it
     calm: bool = False  # only lines that are no errors by their own word have said it so far
 
 
@@ -159,11 +161,14 @@ class Scanner:
     looked: int = 0
     tried: int = 0  # lines that hold a word, and mostly nothing else
     last: int = 0  # the last line that said something
+    end: int = 0  # the last line that holds anything
     failed: bool = False  # whether anything in the log tells of a failure: warnings alone do not
 
     def feed(self, text: str, first: int) -> None:
         """Lines joined by line ends; `first` is the number of the first one."""
         low = text.encode("utf-8", "replace").lower()
+        if not text.isspace():
+            self.end = first + text.rstrip().count("\n")
         found = self.known.words_of(shape(low).split(b"\n"))
         digits = [word for word in self.known.whole if word in low]
         if not digits and not any(found):
@@ -197,6 +202,8 @@ class Scanner:
     def _wants(self, rule: int, role: str) -> bool:
         if role != "says":
             return (rule, role) not in self.context
+        if self.known.rules[rule].last:
+            return True
         return rule not in self.hits or self.hits[rule].times < MOST_TIMES
 
     def _try(self, rule: int, role: str, template: Template, line: str, number: int, calm: bool) -> None:
@@ -212,17 +219,24 @@ class Scanner:
     def _note(self, rule: int, new: _Hit) -> None:
         """The first line that says it is the one that is told, and one that is an error before one that is not."""
         self.looked, self.last = self.looked + (new.line != self.last), new.line
-        hit = self.hits.get(rule)
-        if hit is None or (hit.calm and not new.calm):
+        hit, new.latest = self.hits.get(rule), new.line
+        if hit is None or (hit.calm and not new.calm) or self._goes_on(rule, new):
             new.text, new.times = new.text.strip()[:1000], hit.times + 1 if hit else 1
             self.hits[rule] = new
         elif hit.line == new.line:  # several signatures of the rule find the line, and each keeps what others do not
             hit.kept = {**new.kept, **hit.kept}
         else:
-            hit.times += 1
+            hit.times, hit.latest = hit.times + 1, new.line
+
+    def _goes_on(self, rule: int, new: _Hit) -> bool:
+        """Of what counts at the end the first of the last is told: what said it long before is another matter."""
+        keep = self.known.rules[rule].last
+        return bool(keep) and new.line - self.hits[rule].line > keep
 
     def _stands(self, number: int) -> bool:
-        needs = bool(self.known.rules[number].needs)
+        rule, needs = self.known.rules[number], bool(self.known.rules[number].needs)
+        if rule.last and self.hits[number].latest <= self.end - rule.last:
+            return False
         return (number, "unless") not in self.context and (not needs or (number, "needs") in self.context)
 
     def findings(self) -> list[Finding]:
@@ -230,6 +244,8 @@ class Scanner:
         standing = [(self.known.rules[number], hit) for number, hit in self.hits.items() if self._stands(number)]
         failed = self.failed or any(not hit.calm for _rule, hit in standing)
         found = [_finding(rule, hit) for rule, hit in standing if failed or rule.calm or not hit.calm]
+        if any(one.rule.weight >= LAST_RESORT for one in found):
+            found = [one for one in found if one.rule.weight >= LAST_RESORT]
         return sorted(_roots_first(found), key=lambda one: (-one.score, one.line, one.rule.id))
 
 
