@@ -180,23 +180,24 @@ class Scanner:
                 self._look(whole[place], lows[place], here, first + place)
 
     def _look(self, line: str, low: bytes, words: tuple[bytes, ...], number: int) -> None:
+        line = lines.plain(line)
         there = [
-            (rule, role, template)
+            (rule, role, match)
             for shaped in words
             for word, rule, role, template in self.known.words.get(shaped, ())
-            if word in low and self._wants(rule, role)
+            if word in low and self._wants(rule, role) and (match := _found(template, line))
         ]
-        coded = self.known.may_hold_code(low, words) and _codes(line) & self.known.codes.keys()
+        codes = _codes(line) & self.known.codes.keys() if self.known.may_hold_code(low, words) else set()
         failing = not self.failed and not self.known.failing.isdisjoint(words)
-        if not there and not coded and not failing:
-            return
         self.tried += 1
-        line = lines.plain(line)
+        if not there and not codes and not failing:
+            return
         quoted, calm = lines.quoted_from(line), lines.is_calm(line)
         self.failed = self.failed or (not calm and lines.tells_failure(line[:quoted]))
-        for rule, role, template in there:
-            self._try(rule, role, template, lines.around(line[:quoted], template.word), number, calm)
-        for code in _codes(line[:quoted]) & self.known.codes.keys() if coded else ():
+        for rule, role, match in there:
+            if match.start() + (line.find(match.string) if len(line) > lines.MOST else 0) < quoted:
+                self._take(rule, role, match, number, calm)
+        for code in _codes(line[:quoted]) & codes:
             self._note(self.known.codes[code], _Hit(number, line[: lines.MOST], {}, calm=calm))
 
     def _wants(self, rule: int, role: str) -> bool:
@@ -206,15 +207,12 @@ class Scanner:
             return True
         return rule not in self.hits or self.hits[rule].times < MOST_TIMES
 
-    def _try(self, rule: int, role: str, template: Template, line: str, number: int, calm: bool) -> None:
-        match = template.regex.search(line)
-        if match is None:
-            return
+    def _take(self, rule: int, role: str, match: "re.Match[str]", number: int, calm: bool) -> None:
         if role != "says":
             self.context.add((rule, role))
-        elif _counts(self.known.rules[rule], match, line):
+        elif _counts(self.known.rules[rule], match, match.string):
             said = {k: v.rstrip(".,") for k, v in match.groupdict().items() if v}
-            self._note(rule, _Hit(number, line, said, calm=calm))
+            self._note(rule, _Hit(number, match.string, said, calm=calm))
 
     def _note(self, rule: int, new: _Hit) -> None:
         """The first line that says it is the one that is told, and one that is an error before one that is not."""
@@ -263,6 +261,10 @@ def _roots_first(found: list[Finding]) -> list[Finding]:
 def _below(echo: Finding, roots: list[Finding]) -> Finding:
     best = max((root.score for root in roots), default=0)
     return dataclasses.replace(echo, score=min(echo.score, best - 1)) if best else echo
+
+
+def _found(template: Template, line: str) -> "re.Match[str] | None":
+    return template.regex.search(lines.around(line, template.word))
 
 
 def _codes(line: str) -> set[str]:
