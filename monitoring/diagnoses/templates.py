@@ -13,14 +13,15 @@ from dataclasses import dataclass
 
 # Bounded, and the first of a signature begins where a word does: a hostile line must not take time by powers.
 PROCESS = r"\([^()]{1,60}pid=\d+[^()]{0,40}\)\s?|\[rank\d+\]:\s?"
-TIME = r"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)?\s"
+TIME = r"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)?\s|\[\d{4}-[\d\-:,. ]{14,22}(?: [A-Z]+\d+){0,4}\]\s"
+HOST = r"[\w.\-]{1,60}\s{1,9}\|\s|std(?:out|err) [FP]\s|[A-Z][a-z]{2} [ \d]\d [\d:]{8} \S{1,60} \S{1,60}: |\{\"log\":\""
 HOLES = {
     "n": r"[-+]?\d[\d.,]{0,40}",
     "w": r"\S{1,300}",
     "i": r"[\w.\-]{1,120}",
     "*": r".{0,300}?",
     "+": r".{1,300}",
-    "^": rf"^(?:{PROCESS}|{TIME})*",
+    "^": rf"^(?:{PROCESS}|{TIME}|{HOST}){{0,6}}",
 }
 FIRST = {"n": r"(?<!\d)", "w": r"(?<!\S)", "i": r"(?<![\w.\-])", "*": "", "+": "", "^": ""}
 HOLE = re.compile(r"\{([nwi*+^])(?::([a-z_]+))?\}")
