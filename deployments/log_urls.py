@@ -2,9 +2,9 @@
 
 from django.urls import path
 
-from deployments.views import log_search
+from deployments.views import log_search, logs_everywhere
 
-urlpatterns = [
+services = [
     pattern
     for service in log_search.SERVICES
     for pattern in (
@@ -17,3 +17,5 @@ urlpatterns = [
         ),
     )
 ]
+
+urlpatterns = [path("logs/", logs_everywhere.logs_page, name="logs"), *services]

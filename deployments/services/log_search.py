@@ -124,7 +124,7 @@ def _words(event: bytes) -> bytes:
 def matches(matcher: Matcher, first: int, raw: bytes) -> Iterator[Hit]:
     """The hits among the records of one chunk, whose first line is `first`."""
     records = logs.records_of(raw)
-    texts = [_shown(record) for record in records]
+    texts = [shown(record) for record in records]
     starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
     for place in _lines_of(matcher, b"\n".join(texts), starts, raw, records):
         record = records[place]
@@ -151,7 +151,7 @@ def _lines_of(
     yield from sorted(found)
 
 
-def _shown(record: bytes) -> bytes:
+def shown(record: bytes) -> bytes:
     """The text of a record without colours; of an event its words."""
     if record[13:14] == b"\t" and record[15:16] == b"\t":
         kind, text = record[14:15], record[16:]
@@ -293,7 +293,7 @@ def facets(head: logs.Head, after: int = 0, budget_s: float = BUDGET_S) -> Facet
 
 def _count(found: Facets, records: list[bytes]) -> None:
     """Levels by one look at all texts for each: the loudest of a line counts."""
-    printed = [_shown(record) for record in records if _kind(record) in b"oes"]
+    printed = [shown(record) for record in records if _kind(record) in b"oes"]
     for record in records:
         if _kind(record) in b"vg" and (level := log_levels.of(_kind(record).decode(), record[16:])):
             found.levels[level] += 1
