@@ -15,6 +15,12 @@ services = [
             {"service": service},
             name=f"replica-{service}",
         ),
+        path(
+            f"servers/<slug:name>/agent-log/{service}",
+            log_search.agent_log_service,
+            {"service": service},
+            name=f"agent-{service}",
+        ),
     )
 ]
 

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_GET
 from console.templatetags.frame import texts_for_scripts
 from deployments import page_texts
 from deployments.services import agent_logs, engine_logs
+from deployments.views import log_config
 from deployments.views.job_log import number
 from deployments.views.lookup import find_server
 
@@ -25,6 +26,7 @@ def agent_log(request: HttpRequest, name: str) -> HttpResponse:
         "newest": piece is None or piece.pk == pieces[0].pk,
         "ended": bool(piece and piece.done),
         "lines": reverse("deployments:agent-lines", args=[name]),
+        **log_config.services(reverse("deployments:agent-log", args=[name]) + "/"),
         "started": int(piece.started_at.timestamp() * 1000) if piece and piece.started_at else None,
     }
     context = {
