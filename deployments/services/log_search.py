@@ -104,8 +104,11 @@ def _places(texts: bytes, needle: bytes) -> Iterator[int]:
         at = texts.find(needle, at + len(needle))
 
 
+SAID = ("title", "found", "wanted", "remedy", "reason", "host", "what", "rung", "state")  # fields of events with words
+
+
 def _words(event: bytes) -> bytes:
-    """What an event says in either language: texts alone, no names of fields."""
+    """What a reader sees of an event, in either language."""
 
     def texts(value: Any) -> Iterator[str]:
         if isinstance(value, str):
@@ -117,7 +120,8 @@ def _words(event: bytes) -> bytes:
             for one in value:
                 yield from texts(one)
 
-    words = "  ".join(texts(log_levels.read_event(event)))
+    said = log_levels.read_event(event)
+    words = "  ".join(word for name in SAID for word in texts(said.get(name)))
     return " ".join(words.split("\n")).encode("utf-8", "replace")
 
 

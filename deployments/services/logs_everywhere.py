@@ -17,6 +17,8 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from console.errors import Invalid
+from console.language import pick
+from deployments import log_levels
 from deployments.models import AgentLog, Attempt, EngineLog
 from deployments.services import log_search, logs
 from deployments.templatetags.jobs import kind_title
@@ -117,8 +119,16 @@ def _lines(head: logs.Head, asked: Asked, budget_s: float) -> tuple[list[Line], 
 
 def _text(record: bytes) -> str:
     _stamp, kind, text = logs.split(record)
-    shown = log_search.shown(record).decode("utf-8", "replace") if kind != "v" else text
-    return shown[:LONGEST]
+    if kind == "v":
+        return _words(log_levels.read_event(text.encode("utf-8", "replace")))[:LONGEST]
+    return log_search.shown(record).decode("utf-8", "replace")[:LONGEST]
+
+
+def _words(event: dict[str, Any]) -> str:
+    """What an event says, in the reader's language."""
+    values = [event.get(name) for name in log_search.SAID]
+    words = [pick((str(one[0]), str(one[1]))) if isinstance(one, list) and len(one) == 2 else one for one in values]
+    return " · ".join(one for one in words if isinstance(one, str) and one)
 
 
 def heads(asked: Asked) -> Iterator[tuple[datetime, logs.Head]]:
