@@ -8,7 +8,8 @@ from console.answers import Answer
 from console.errors import NotFound
 from deployments.asked_logs import find_job, find_replica
 from deployments.models import Attempt, EngineLog
-from deployments.services import engine_logs, log_search, logs
+from deployments.services import engine_logs, log_search, logs, logs_everywhere
+from deployments.views.logs_everywhere import asked_of
 
 router = Router(tags=["logs"])
 FARTHEST = 10**15
@@ -35,6 +36,15 @@ def search_job(request: HttpRequest, job_id: int, asked: Query[Asked]) -> HttpRe
             summary="Lines of its log that hold a text or match an expression")  # fmt: skip
 def search_replica(request: HttpRequest, name: str, n: int, asked: Query[Asked]) -> HttpResponse:
     return _answer(engine_logs.find(find_replica(name, n), asked.log), asked)
+
+
+@router.get("/logs", summary="Lines of all logs that hold a text, the newest log first")
+def search_all(request: HttpRequest, q: str, server: str = "", deployment: str = "", kind: str = "", since: str = "",
+               until: str = "", regex: bool = False, case: bool = False, before: str = "") -> HttpResponse:  # fmt: skip
+    """Of one server, one deployment or everything, by time (RFC 3339); `before` is `following` of the answer before."""
+    given = {"q": q, "server": server, "deployment": deployment, "kind": kind, "since": since, "until": until,
+             "regex": "1" if regex else "", "case": "1" if case else "", "before": before}  # fmt: skip
+    return Answer(logs_everywhere.search(asked_of(given)).as_json())
 
 
 def _answer(head: Attempt | EngineLog | None, asked: Asked) -> HttpResponse:

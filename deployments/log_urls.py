@@ -2,9 +2,9 @@
 
 from django.urls import path
 
-from deployments.views import log_search
+from deployments.views import log_search, logs_everywhere
 
-urlpatterns = [
+services = [
     pattern
     for service in log_search.SERVICES
     for pattern in (
@@ -15,5 +15,13 @@ urlpatterns = [
             {"service": service},
             name=f"replica-{service}",
         ),
+        path(
+            f"servers/<slug:name>/agent-log/{service}",
+            log_search.agent_log_service,
+            {"service": service},
+            name=f"agent-{service}",
+        ),
     )
 ]
+
+urlpatterns = [path("logs/", logs_everywhere.logs_page, name="logs"), *services]

@@ -104,8 +104,11 @@ def _places(texts: bytes, needle: bytes) -> Iterator[int]:
         at = texts.find(needle, at + len(needle))
 
 
+SAID = ("title", "found", "wanted", "remedy", "reason", "host", "what", "rung", "state")  # fields of events with words
+
+
 def _words(event: bytes) -> bytes:
-    """What an event says in either language: texts alone, no names of fields."""
+    """What a reader sees of an event, in either language."""
 
     def texts(value: Any) -> Iterator[str]:
         if isinstance(value, str):
@@ -117,14 +120,15 @@ def _words(event: bytes) -> bytes:
             for one in value:
                 yield from texts(one)
 
-    words = "  ".join(texts(log_levels.read_event(event)))
+    said = log_levels.read_event(event)
+    words = "  ".join(word for name in SAID for word in texts(said.get(name)))
     return " ".join(words.split("\n")).encode("utf-8", "replace")
 
 
 def matches(matcher: Matcher, first: int, raw: bytes) -> Iterator[Hit]:
     """The hits among the records of one chunk, whose first line is `first`."""
     records = logs.records_of(raw)
-    texts = [_shown(record) for record in records]
+    texts = [shown(record) for record in records]
     starts = list(accumulate((len(text) + 1 for text in texts), initial=0))
     for place in _lines_of(matcher, b"\n".join(texts), starts, raw, records):
         record = records[place]
@@ -151,7 +155,7 @@ def _lines_of(
     yield from sorted(found)
 
 
-def _shown(record: bytes) -> bytes:
+def shown(record: bytes) -> bytes:
     """The text of a record without colours; of an event its words."""
     if record[13:14] == b"\t" and record[15:16] == b"\t":
         kind, text = record[14:15], record[16:]
@@ -293,7 +297,7 @@ def facets(head: logs.Head, after: int = 0, budget_s: float = BUDGET_S) -> Facet
 
 def _count(found: Facets, records: list[bytes]) -> None:
     """Levels by one look at all texts for each: the loudest of a line counts."""
-    printed = [_shown(record) for record in records if _kind(record) in b"oes"]
+    printed = [shown(record) for record in records if _kind(record) in b"oes"]
     for record in records:
         if _kind(record) in b"vg" and (level := log_levels.of(_kind(record).decode(), record[16:])):
             found.levels[level] += 1

@@ -1,5 +1,6 @@
 """The log of a server's agent: its page, ranges of raw records for the viewer, a piece as plain text."""
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -9,6 +10,7 @@ from django.views.decorators.http import require_GET
 from console.templatetags.frame import texts_for_scripts
 from deployments import page_texts
 from deployments.services import agent_logs, engine_logs
+from deployments.views import log_config
 from deployments.views.job_log import number
 from deployments.views.lookup import find_server
 
@@ -25,11 +27,12 @@ def agent_log(request: HttpRequest, name: str) -> HttpResponse:
         "newest": piece is None or piece.pk == pieces[0].pk,
         "ended": bool(piece and piece.done),
         "lines": reverse("deployments:agent-lines", args=[name]),
+        **log_config.services(reverse("deployments:agent-log", args=[name]) + "/"),
         "started": int(piece.started_at.timestamp() * 1000) if piece and piece.started_at else None,
     }
     context = {
         "server": server, "piece": piece, "pieces": pieces, "raw": reverse("deployments:agent-raw", args=[name]),
-        "log_complete": bool(piece and piece.done), "log": config,
+        "log_complete": bool(piece and piece.done), "log": config, "own_folder": settings.VAR_DIR / "log",
         "texts": texts_for_scripts(page_texts.JOB + page_texts.ENGINE_LOG),
     }  # fmt: skip
     return render(request, "deployments/agent_log.html", context)

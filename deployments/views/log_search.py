@@ -10,9 +10,9 @@ from django.views.decorators.http import require_GET
 
 from console.errors import Invalid
 from deployments import log_levels
-from deployments.services import engine_logs, log_search, logs
+from deployments.services import agent_logs, engine_logs, log_search, logs
 from deployments.views.job_log import number
-from deployments.views.lookup import find_attempt, find_job, find_replica
+from deployments.views.lookup import find_attempt, find_job, find_replica, find_server
 
 NOTHING = {"hits": [], "lines": [], "text": "", "first": 1, "n": 0, "count": 0, "line": None, "scanned_to": 0,
            "total": 0, "complete": True, "done": True, "levels": {}, "ranks": []}  # fmt: skip
@@ -90,4 +90,11 @@ def job_log_service(request: HttpRequest, pk: int, service: str) -> JsonResponse
 @gzip_page
 def replica_log_service(request: HttpRequest, name: str, n: int, service: str) -> JsonResponse:
     piece = engine_logs.find(find_replica(name, n), request.GET.get("attempt", ""))
+    return JsonResponse(SERVICES[service](request, piece) if piece else NOTHING)
+
+
+@require_GET
+@gzip_page
+def agent_log_service(request: HttpRequest, name: str, service: str) -> JsonResponse:
+    piece = agent_logs.find(find_server(name), request.GET.get("attempt", ""))
     return JsonResponse(SERVICES[service](request, piece) if piece else NOTHING)

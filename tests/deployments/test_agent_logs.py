@@ -68,6 +68,9 @@ def test_a_viewer_reads_it_on_its_page_and_by_rest(client, viewer, server, piece
     assert reader.get(page).context["log"]["piece"] == f"g{server.pk}-7"
     assert "connected" in reader.get(f"{page}/lines").json()["text"]
     assert b"connected" in b"".join(reader.get(f"{page}/raw").streaming_content)
+    assert reader.get(page).context["log"]["find"] == f"{page}/find"
+    assert [hit["n"] for hit in reader.get(f"{page}/find?q=connected").json()["hits"]] == [1]
+    assert reader.get(f"{page}/facets").json()["complete"]
     token = ApiToken.make(viewer, viewer.role)[1]
     answer = reader.get(f"/api/v1{page}", headers={"Authorization": f"Bearer {token}"})
     assert "connected" in answer.content.decode() and answer["X-Next-After"] == "1"

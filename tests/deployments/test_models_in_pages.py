@@ -246,6 +246,6 @@ def test_the_verdict_of_a_job_links_to_the_model_it_made(as_operator, server):
     job = looked(server)
     Job.objects.filter(pk=job.pk).update(kind="sample_model", params={})
     made = Artifact.objects.create(name="sample-<b>", fingerprint="1" * 64, format="hf", made_by=job)
-    Artifact.objects.create(name="another", fingerprint="2" * 64, format="hf")
+    Artifact.objects.create(name="other-model", fingerprint="2" * 64, format="hf")
     page = text(as_operator.get(f"/jobs/{job.pk}/"))
-    assert f'<a href="/models/{made.pk}/"><bdi>sample-&lt;b&gt;</bdi></a>' in page and "another" not in page
+    assert f'<a href="/models/{made.pk}/"><bdi>sample-&lt;b&gt;</bdi></a>' in page and "other-model" not in page
