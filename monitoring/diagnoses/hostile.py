@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from monitoring.diagnoses.lines import MOST as MOST_LINE
 from monitoring.diagnoses.rules import Rule, read
-from monitoring.diagnoses.scan import MOST_LINE
 from monitoring.diagnoses.templates import Template
 
 LIMIT_S = 0.05  # for one line; an ordinary one takes microseconds

@@ -9,9 +9,11 @@
 
 `says`: signatures (templates.py), any of which finds it. `needs`: signatures of which one must stand somewhere in the
 log, too. `unless`: signatures that rule it out wherever they stand, `apart` only a line that holds one. `small`: [part,
-whole, share] of numbers that were kept: only where the part is at most that share of the whole. `weight`: 90 names a
-cause, 70 a cause of several, 50 explains a code, 30 is all that is known. The file's name is the stage, where a rule
-names no other.
+whole, share] of numbers that were kept: only where the part is at most that share of the whole. `calm`: it counts on a
+line of INFO or WARNING though nothing else in the log tells of a failure. `echo`: it follows from other failures, so
+that one which stands before it is named first. `last`: it counts only in so many last lines of the log. `weight`: 90
+names a cause, 70 a cause of several, 50 explains a code, below 30 it only repeats what was said, where nothing else is
+known. The file's name is the stage, where a rule names no other.
 """
 
 import dataclasses
@@ -31,7 +33,8 @@ STAGES = ("install", "convert", "quantize", "serve", "runtime", "network", "hard
 CODE = re.compile(r"E[A-Z0-9]\d{4}|\d{6}")
 ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 MOST_TEXT = 1200
-KNOWN = {"id", "stage", "weight", "says", "needs", "unless", "apart", "small", "cause", "remedies", "links"}
+KNOWN = {"id", "stage", "weight", "says", "needs", "unless", "apart", "small", "calm", "echo", "last",
+         "cause", "remedies", "links"}  # fmt: skip
 
 
 class BadRule(ValueError):
@@ -68,6 +71,9 @@ class Rule:
     unless: tuple[Template, ...] = ()
     apart: tuple[Template, ...] = ()
     small: tuple[str, str, float] | None = None
+    calm: bool = False
+    echo: bool = False
+    last: int = 0  # counts only in so many last lines of a log, where it is not 0
     links: tuple[str, ...] = ()
     code: str = ""  # of CANN: found by how codes are printed, and not by `says`
 
@@ -150,6 +156,9 @@ def _rule(table: Mapping[str, Any], stage: str) -> Rule:
             unless=_templates(table, "unless"),
             apart=_templates(table, "apart"),
             small=_small(table.get("small")),
+            calm=_flag(table, "calm"),
+            echo=_flag(table, "echo"),
+            last=_number(table, "last"),
             links=tuple(str(one) for one in table.get("links", [])),
         )
         _check_names(rule)
@@ -163,6 +172,20 @@ def _templates(table: Mapping[str, Any], name: str) -> tuple[Template, ...]:
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         raise BadTemplate(f"{name} is a list of texts")
     return tuple(compiled(one) for one in given)
+
+
+def _flag(table: Mapping[str, Any], name: str) -> bool:
+    given = table.get(name, False)
+    if not isinstance(given, bool):
+        raise ValueError(f"{name} is true or false")
+    return given
+
+
+def _number(table: Mapping[str, Any], name: str) -> int:
+    given = table.get(name, 0)
+    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given <= 1000:
+        raise ValueError(f"{name} is a number from 0 to 1000")
+    return given
 
 
 def _small(given: Any) -> tuple[str, str, float] | None:

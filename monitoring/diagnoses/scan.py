@@ -6,11 +6,13 @@ without digits, in its shape), and what was found is kept. Only lines whose shap
 are, and only where the word itself stands its expression is tried.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from monitoring.diagnoses import lines
 from monitoring.diagnoses.rules import Rule, Words
 from monitoring.diagnoses.templates import Template
 
@@ -20,14 +22,29 @@ LETTERED = re.compile(r"\b(E[A-Z]\d{4}|E\d{5})(?=[:)\[]|  )")
 NUMBERED = re.compile(
     r"(?:error ?(?:code|no)(?: is)?\s?[:=]?\s?|result = |failed: |\bret ?= ?|错误码[为：: ]*)(\d{6})\b", re.IGNORECASE
 )
-CODED = (
-    "e:", "(e)", *(f"e{letter}{end}" for letter in "ijlezhk" for end in (":", ")", "[", "  ")),
-    "error code", "errorcode", "error no", "errorno", "errcode", "result = ", "failed: ", "ret =", "ret=", "错误码",
-)  # fmt: skip
-MOST_LINE = 4000
-MOST_LINES = 20_000  # that are looked at as they are, in one log: one full of errors is judged by its first ones
+LETTERS = ("e:", "(e)", *(f"e{letter}{end}" for letter in "ijlezhk" for end in (":", ")", "[", "  ")))
+NUMBERS = (
+    "error code",
+    "errorcode",
+    "error no",
+    "errorno",
+    "errcode",
+    "result = ",
+    "failed: ",
+    "ret =",
+    "ret=",
+    "错误码",
+)
+LETTERED_LOW = re.compile(rb"\be[a-z]?\d{4,5}(?:[:)\[]|  )")  # quick, and true of all that LETTERED finds
+NUMBERED_LOW = re.compile(rb"(?<!\d)\d{6}(?!\d)")
+MOST_LINES = 20_000  # that say something, in one log: one full of errors is judged by its first ones
+MOST_TRIED = 200_000
 MOST_SHAPES = 20_000
+MOST_TIMES = 200  # of one rule in one log: from then on it is known well enough
+LEAST_SHAPE = 2
 NEED_BONUS = 4
+LAST_RESORT = 30  # rules of less weight only repeat what a program said, where no other knows it
+NAMES_CAUSE = 78  # a weight from which an earlier line takes the first place from what follows from it
 PLACES = {  # what a line says of where it happened
     "device": r"\b(?:Device:|device[_ ]?id[ =:]*|deviceId=|deviceLogicId:|device\(|phy_id\(|on NPU |\(NPU )(\d+)",
     "rank": r"(?:\[rank|RankID:|rankid is |rank\[|rank:|local ?rank:)\s*(\d+)",
@@ -92,8 +109,12 @@ class Signatures:
                 for template in getattr(rule, role):
                     word = template.word.encode()
                     self.words.setdefault(shape(word), []).append((word, number, role, template))
-        self.coded = frozenset(word.encode() for word in CODED)
-        self.looked_for = tuple(sorted({*self.words, *self.coded}))
+        self.letters, self.numbers = (frozenset(word.encode() for word in some) for some in (LETTERS, NUMBERS))
+        self.failing = frozenset(shape(word.encode()) for word in lines.FAILED_WORDS)
+        shaped = {*self.words, *self.letters, *self.numbers, *self.failing}
+        # What is left of `80E01809` without its digits stands in every line: such words are looked for as they are.
+        self.whole = {word for one, known in self.words.items() if len(one) < LEAST_SHAPE for word, *_rest in known}
+        self.looked_for = tuple(sorted(one for one in shaped if len(one) >= LEAST_SHAPE))
         self.shapes: dict[bytes, tuple[bytes, ...]] = {}
 
     def words_of(self, shapes: list[bytes]) -> list[tuple[bytes, ...]]:
@@ -110,6 +131,11 @@ class Signatures:
                 known[one] = tuple(word for word in there if word in one)
         return [known[one] for one in shapes]
 
+    def may_hold_code(self, low: bytes, words: tuple[bytes, ...]) -> bool:
+        return (not self.letters.isdisjoint(words) and LETTERED_LOW.search(low) is not None) or (
+            not self.numbers.isdisjoint(words) and NUMBERED_LOW.search(low) is not None
+        )
+
 
 def shape(low: bytes) -> bytes:
     return low.translate(None, DIGITS)
@@ -121,6 +147,8 @@ class _Hit:
     text: str
     kept: dict[str, str]
     times: int = 1
+    latest: int = 0  # the last line of all that said it
+    calm: bool = False  # only lines that are no errors by their own word have said it so far
 
 
 @dataclass
@@ -131,54 +159,117 @@ class Scanner:
     hits: dict[int, _Hit] = field(default_factory=dict)
     context: set[tuple[int, str]] = field(default_factory=set)  # (rule, "needs" or "unless")
     looked: int = 0
+    tried: int = 0  # lines that hold a word, and mostly nothing else
+    last: int = 0  # the last line that said something
+    end: int = 0  # the last line that holds anything
+    failed: bool = False  # whether anything in the log tells of a failure: warnings alone do not
 
     def feed(self, text: str, first: int) -> None:
         """Lines joined by line ends; `first` is the number of the first one."""
         low = text.encode("utf-8", "replace").lower()
+        if not text.isspace():
+            self.end = first + text.rstrip().count("\n")
         found = self.known.words_of(shape(low).split(b"\n"))
-        if not any(found):
+        digits = [word for word in self.known.whole if word in low]
+        if not digits and not any(found):
             return
-        lines, lows = text.split("\n"), low.split(b"\n")
+        whole, lows = text.split("\n"), low.split(b"\n")
         for place, words in enumerate(found):
-            if words and self.looked < MOST_LINES:
-                self.looked += 1
-                self._look(lines[place][:MOST_LINE], lows[place], words, first + place)
+            here = (*words, *(shape(word) for word in digits if word in lows[place])) if digits else words
+            if here and self.looked < MOST_LINES and self.tried < MOST_TRIED:
+                self._look(whole[place], lows[place], here, first + place)
 
     def _look(self, line: str, low: bytes, words: tuple[bytes, ...], number: int) -> None:
-        coded = False
-        for shaped in words:
-            coded = coded or shaped in self.known.coded
-            for word, rule, role, template in self.known.words.get(shaped, ()):
-                match = template.regex.search(line) if word in low else None
-                if match and (role != "says" or _counts(self.known.rules[rule], match, line)):
-                    self._note(rule, role, number, line, match.groupdict())
-        if coded:
-            for code in {*LETTERED.findall(line), *NUMBERED.findall(line)} & self.known.codes.keys():
-                self._note(self.known.codes[code], "says", number, line, {})
+        line = lines.plain(line)
+        there = [
+            (rule, role, match)
+            for shaped in words
+            for word, rule, role, template in self.known.words.get(shaped, ())
+            if word in low and self._wants(rule, role) and (match := _found(template, line))
+        ]
+        codes = _codes(line) & self.known.codes.keys() if self.known.may_hold_code(low, words) else set()
+        failing = not self.failed and not self.known.failing.isdisjoint(words)
+        self.tried += 1
+        if not there and not codes and not failing:
+            return
+        quoted, calm = lines.quoted_from(line), lines.is_calm(line)
+        self.failed = self.failed or (not calm and lines.tells_failure(line[:quoted]))
+        for rule, role, match in there:
+            if match.start() + (line.find(match.string) if len(line) > lines.MOST else 0) < quoted:
+                self._take(rule, role, match, number, calm)
+        for code in _codes(line[:quoted]) & codes:
+            self._note(self.known.codes[code], _Hit(number, line[: lines.MOST], {}, calm=calm))
 
-    def _note(self, rule: int, role: str, number: int, line: str, kept: dict[str, str | None]) -> None:
+    def _wants(self, rule: int, role: str) -> bool:
+        if role != "says":
+            return (rule, role) not in self.context
+        if self.known.rules[rule].last:
+            return True
+        return rule not in self.hits or self.hits[rule].times < MOST_TIMES
+
+    def _take(self, rule: int, role: str, match: "re.Match[str]", number: int, calm: bool) -> None:
         if role != "says":
             self.context.add((rule, role))
-            return
-        said = {k: v.rstrip(".,") for k, v in kept.items() if v}
-        hit = self.hits.get(rule)
-        if hit is None:
-            self.hits[rule] = _Hit(number, line.strip()[:1000], said)
-        elif hit.line == number:  # several signatures of the rule find the line, and each keeps what others do not
-            hit.kept = {**said, **hit.kept}
+        elif _counts(self.known.rules[rule], match, match.string):
+            said = {k: v.rstrip(".,") for k, v in match.groupdict().items() if v}
+            self._note(rule, _Hit(number, match.string, said, calm=calm))
+
+    def _note(self, rule: int, new: _Hit) -> None:
+        """The first line that says it is the one that is told, and one that is an error before one that is not."""
+        self.looked, self.last = self.looked + (new.line != self.last), new.line
+        hit, new.latest = self.hits.get(rule), new.line
+        if hit is None or (hit.calm and not new.calm) or self._goes_on(rule, new):
+            new.text, new.times = new.text.strip()[:1000], hit.times + 1 if hit else 1
+            self.hits[rule] = new
+        elif hit.line == new.line:  # several signatures of the rule find the line, and each keeps what others do not
+            hit.kept = {**new.kept, **hit.kept}
         else:
-            hit.times += 1
+            hit.times, hit.latest = hit.times + 1, new.line
+
+    def _goes_on(self, rule: int, new: _Hit) -> bool:
+        """Of what counts at the end the first of the last is told: what said it long before is another matter."""
+        keep = self.known.rules[rule].last
+        return bool(keep) and new.line - self.hits[rule].line > keep
+
+    def _stands(self, number: int) -> bool:
+        rule, needs = self.known.rules[number], bool(self.known.rules[number].needs)
+        if rule.last and self.hits[number].latest <= self.end - rule.last:
+            return False
+        return (number, "unless") not in self.context and (not needs or (number, "needs") in self.context)
 
     def findings(self) -> list[Finding]:
         """Best first: what names a cause before what only explains a code, and the root before its echoes."""
-        found = []
-        for number, hit in self.hits.items():
-            rule = self.known.rules[number]
-            if (number, "unless") in self.context or (rule.needs and (number, "needs") not in self.context):
-                continue
-            score = min(100, rule.weight + (NEED_BONUS if rule.needs else 0))
-            found.append(Finding(rule, hit.line, hit.text, hit.kept, _details(hit.text), score, hit.times))
-        return sorted(found, key=lambda one: (-one.score, one.line, one.rule.id))
+        standing = [(self.known.rules[number], hit) for number, hit in self.hits.items() if self._stands(number)]
+        failed = self.failed or any(not hit.calm for _rule, hit in standing)
+        found = [_finding(rule, hit) for rule, hit in standing if failed or rule.calm or not hit.calm]
+        if any(one.rule.weight >= LAST_RESORT for one in found):
+            found = [one for one in found if one.rule.weight >= LAST_RESORT]
+        return sorted(_roots_first(found), key=lambda one: (-one.score, one.line, one.rule.id))
+
+
+def _finding(rule: Rule, hit: _Hit) -> Finding:
+    score = min(100, rule.weight + (NEED_BONUS if rule.needs else 0))
+    return Finding(rule, hit.line, hit.text, hit.kept, _details(hit.text), score, hit.times)
+
+
+def _roots_first(found: list[Finding]) -> list[Finding]:
+    """A process that waits in vain says so as loudly as the one that failed: what stands before it is the cause."""
+    roots = [one for one in found if not one.rule.echo and one.score >= NAMES_CAUSE]
+    return [_below(one, [root for root in roots if root.line < one.line]) if one.rule.echo else one for one in found]
+
+
+def _below(echo: Finding, roots: list[Finding]) -> Finding:
+    best = max((root.score for root in roots), default=0)
+    return dataclasses.replace(echo, score=min(echo.score, best - 1)) if best else echo
+
+
+def _found(template: Template, line: str) -> "re.Match[str] | None":
+    return template.regex.search(lines.around(line, template.word))
+
+
+def _codes(line: str) -> set[str]:
+    part = line[: lines.MOST]
+    return {*LETTERED.findall(part), *NUMBERED.findall(part)}
 
 
 def _counts(rule: Rule, match: "re.Match[str]", line: str) -> bool:

@@ -2,18 +2,29 @@
 
     NPU out of memory. Tried to allocate {n:wanted} {w}
 
-`{n}` a number, `{w}` a word without blanks, `{i}` a name (letters, digits, `.`, `_`, `-`), `{*}` anything. `{n:wanted}`
-keeps what it stands for. A blank is any run of blanks, letters are great or small alike, and the line may hold more
-before and behind.
+`{n}` a number, `{w}` a word without blanks, `{i}` a name (letters, digits, `.`, `_`, `-`), `{*}` anything, as little as
+fits, `{+}` as much; `{^}` in front is the begin of the line, behind whatever process or time stands there.
+`{n:wanted}` keeps what it stands for. A blank is any run of blanks, letters are great or small alike, and the line may
+hold more before and behind.
 """
 
 import re
 from dataclasses import dataclass
 
 # Bounded, and the first of a signature begins where a word does: a hostile line must not take time by powers.
-HOLES = {"n": r"[-+]?\d[\d.,]{0,40}", "w": r"\S{1,300}", "i": r"[\w.\-]{1,120}", "*": r".{0,300}?"}
-FIRST = {"n": r"(?<!\d)", "w": r"(?<!\S)", "i": r"(?<![\w.\-])", "*": ""}
-HOLE = re.compile(r"\{([nwi*])(?::([a-z_]+))?\}")
+PROCESS = r"\([^()]{1,60}pid=\d+[^()]{0,40}\)\s?|\[rank\d+\]:\s?"
+TIME = r"\d{4}-\d\d-\d\dT[\d:.]{8,18}(?:Z|[+-]\d\d:\d\d)?\s|\[\d{4}-[\d\-:,. ]{14,22}(?: [A-Z]+\d+){0,4}\]\s"
+HOST = r"[\w.\-]{1,60}\s{1,9}\|\s|std(?:out|err) [FP]\s|[A-Z][a-z]{2} [ \d]\d [\d:]{8} \S{1,60} \S{1,60}: |\{\"log\":\""
+HOLES = {
+    "n": r"[-+]?\d[\d.,]{0,40}",
+    "w": r"\S{1,300}",
+    "i": r"[\w.\-]{1,120}",
+    "*": r".{0,300}?",
+    "+": r".{1,300}",
+    "^": rf"^(?:{PROCESS}|{TIME}|{HOST}){{0,6}}",
+}
+FIRST = {"n": r"(?<!\d)", "w": r"(?<!\S)", "i": r"(?<![\w.\-])", "*": "", "+": "", "^": ""}
+HOLE = re.compile(r"\{([nwi*+^])(?::([a-z_]+))?\}")
 LEAST_WORD = 4  # letters of the longest piece without holes: what is shorter would be looked for everywhere
 
 

@@ -63,7 +63,7 @@ def test_a_rule_in_the_file_finds_what_ours_do_not(file, attempt, server):
 
 
 def test_one_with_our_id_takes_its_place_and_off_takes_it_away(file):
-    said = "OSError: [Errno 98] Address already in use"
+    said = "bind: Address already in use"
     assert names(said) == ["port-in-use"]
     file.write_text(RULE.replace("our-licence-server", "port-in-use"))
     assert names(said) == [] and names(LINE) == ["port-in-use"]
