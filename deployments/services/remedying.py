@@ -85,7 +85,7 @@ def _diagnosed(lines: list[str]) -> list[Finding]:
     """What the rules for all logs know (monitoring/diagnoses), of which servers have none: error codes of CANN most of
     all."""
     found = []
-    for one in diagnoses.diagnose("\n".join(line.rstrip("\r\n") for line in lines))[: findings.MOST]:
+    for one in diagnoses.named(diagnoses.diagnose("\n".join(line.rstrip("\r\n") for line in lines)))[: findings.MOST]:
         helps = tuple(
             Remedy(Text(**one.words(each.words)), job={"kind": each.job, "params": {}} if each.job else None)
             for each in one.rule.remedies

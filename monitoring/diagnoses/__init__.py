@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 
 from monitoring.diagnoses.rules import BadRule, Rule, read_file
-from monitoring.diagnoses.scan import Finding, Scanner, Signatures
+from monitoring.diagnoses.scan import LAST_RESORT, Finding, Scanner, Signatures
 
-__all__ = ["BadRule", "Finding", "Rule", "Scanner", "Signatures", "bundled", "diagnose", "signatures"]
+__all__ = ["BadRule", "Finding", "Rule", "Scanner", "Signatures", "bundled", "diagnose", "named", "signatures"]
 
 HERE = Path(__file__).parent
 
@@ -31,3 +31,8 @@ def diagnose(text: str) -> list[Finding]:
     scanner = Scanner(signatures())
     scanner.feed(text, 1)
     return scanner.findings()
+
+
+def named(found: list[Finding]) -> list[Finding]:
+    """Without those that only repeat what a program said: of engines the tables on servers do that."""
+    return [one for one in found if one.rule.weight >= LAST_RESORT]

@@ -15,6 +15,7 @@ from deployments.serving.findings import NAMELESS, TABLES
 SAME = {  # rule: finding of the tables that means the same
     "aicpu-library": "aicpu",
     "bf16-on-chip-without": "bfloat16",
+    "bind-address-wrong": "port",
     "context-beyond-model": "context-model",
     "device-type-not-inferred": "no-device",
     "disk-full": "disk-full",
@@ -28,6 +29,7 @@ SAME = {  # rule: finding of the tables that means the same
     "heads-not-divisible": "heads",
     "kv-cache-negative": "kv-negative",
     "kv-cache-smaller-than-context": "context-cache",
+    "memory-taken-at-start": "share-not-free",
     "mla-heads-per-rank": "mla-heads",
     "nnal-missing": "no-nnal",
     "npu-full-by-others": "oom-foreign",
@@ -35,9 +37,12 @@ SAME = {  # rule: finding of the tables that means the same
     "npu-out-of-memory": "oom",
     "npu-smi-container": "no-hal",
     "port-in-use": "port",
+    "port-privileged": "port",
     "quant-layer-not-described": "quant-description",
     "quantization-ascend-unknown": "flag-choice-ascend",
     "soc-unsupported": "chip-unsupported",
+    "speculative-config": "spec-tokens",
+    "tokenizer-broken": "tokenizer",
     "torch-npu-missing": "no-package",
 }
 RANKS = {known.id: known.rank for known in TABLES}

@@ -104,6 +104,8 @@ def _stored(head: Log) -> Iterator[tuple[int, list[bytes]]]:
 
 def keep(head: Log, findings: list[diagnoses.Finding]) -> Diagnosis:
     """Its diagnosis, made anew where there was one: what people said of the old one goes where it is another."""
+    if isinstance(head, EngineLog):
+        findings = diagnoses.named(findings)
     kept = [finding.as_json() for finding in findings[:MOST_FINDINGS]]
     if isinstance(head, EngineLog):
         row = write(head, agreeing.merged(kept, _of_tables(head)))

@@ -9,6 +9,7 @@ from django.db.models import OuterRef, Subquery
 from deployments.models import EngineLog, Replica, ReplicaState
 from deployments.services import replica_alerts, replica_causes
 from deployments.serving.findings import NAMELESS
+from monitoring import diagnoses
 from monitoring.diagnoses import agreeing
 from monitoring.models import Diagnosis
 from monitoring.services import diagnosed_places, diagnosing
@@ -58,7 +59,7 @@ def heard(piece: EngineLog, tables: Sequence[Mapping[str, Any]]) -> None:
     row = Diagnosis.objects.filter(piece=piece).first()
     if row is None and not tables:
         return
-    rules = row.findings if row else [one.as_json() for one in diagnosing.scan(piece).findings()]
+    rules = row.findings if row else [one.as_json() for one in diagnoses.named(diagnosing.scan(piece).findings())]
     diagnosing.write(piece, agreeing.merged(rules, tables))
     replica_alerts.renew(piece.replica)
 
