@@ -20,7 +20,8 @@ DIGITS = b"0123456789"
 LETTERED = re.compile(r"(?<![A-Za-z0-9_])(E[A-Z]\d{4}|E\d{5})(?=[:：)）\[\]]|  )")
 NUMBERED = re.compile(
     r"(?:err(?:or)?[ _]?(?:code|no)(?: is)?\s?[:：=\[(]?\s?|result ?= ?|failed: |acl(?:rt)?[ _]?error[ :=]{1,2}|"
-    r"\bret(?:urn)?[ _]?(?:code)?(?: is)?(?: ?[:：=\[] ?| )|\bstatus ?[:=] ?|(?:错误码|返回码|返回值)[是为：:=\[ ]*)(\d{6})(?!\d)",
+    r"\bret(?:urn)?[ _]?(?:code)?(?: is)?(?: ?[:：=\[] ?| )|\bstatus ?[:=] ?|"
+    r"(?:错误码|返回码|返回值)[是为：:=\[ ]*)(\d{6})(?!\d)",
     re.IGNORECASE,
 )
 CODED = (
