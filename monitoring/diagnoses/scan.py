@@ -20,7 +20,7 @@ DIGITS = b"0123456789"
 LETTERED = re.compile(r"(?<![A-Za-z0-9_])(E[A-Z]\d{4}|E\d{5})(?=[:：)）\[\]]|  )")
 NUMBERED = re.compile(
     r"(?:err(?:or)?[ _]?(?:code|no)(?: is)?\s?[:：=\[(]?\s?|result ?= ?|failed: |acl(?:rt)?[ _]?error[ :=]{1,2}|"
-    r"\bret(?:urn)?[ _]?(?:code)?(?: is)?(?: ?[:：=\[] ?| )|\bstatus ?[:=] ?|"
+    r"\bret(?:urn)?[ _]?(?:code)?(?: is)?(?: ?[:：=\[] ?| )|"
     r"(?:错误码|返回码|返回值)[是为：:=\[ ]*)(\d{6})(?!\d)",
     re.IGNORECASE,
 )
@@ -29,7 +29,7 @@ CODED = (
     *(f"e{letter}{end}" for letter in "ijlezhk" for end in (":", "：", ")", "）", "[", "]", "  ")),
     "error code", "errorcode", "error no", "errorno", "errno", "errcode", "err_code", "error_code", "result =",
     "result=", "failed: ", "acl error", "aclerror", "acl_error", "ret =", "ret=", "ret:", "ret：", "ret[", "ret ",
-    "retcode", "ret_code", "return code", "return =", "status:", "status =", "status=", "错误码", "返回码", "返回值",
+    "retcode", "ret_code", "return code", "return =", "错误码", "返回码", "返回值",
 )  # fmt: skip
 MOST_LINE = 4000
 MOST_LINES = 20_000  # that are looked at as they are, in one log: one full of errors is judged by its first ones
