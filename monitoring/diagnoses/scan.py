@@ -12,23 +12,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from monitoring.diagnoses.rules import Rule, Words
-from monitoring.diagnoses.templates import Template
+from monitoring.diagnoses.templates import Template, narrow
 
 DIGITS = b"0123456789"
 # How CANN prints its codes: `EI0006: …`, `…(EI0006)`, `[EI0006]`, `EZ9999[PID`, and numbers of six digits behind
 # certain words (`error code is 507015`, `ErrCode=507015`, `retCode:507015`, `failed, ret 507015`).
-LETTERED = re.compile(r"(?<![A-Za-z0-9_])(E[A-Z]\d{4}|E\d{5})(?=[:：)）\[\]]|  )")
+LETTERED = re.compile(r"(?<![A-Za-z0-9_])(E[A-Z]\d{4}|E\d{5})(?=[:)\[\]]|  )")
 NUMBERED = re.compile(
-    r"(?:err(?:or)?[ _]?(?:code|no)(?: is)?\s?[:：=\[(]?\s?|result ?= ?|failed: |acl(?:rt)?[ _]?error[ :=]{1,2}|"
-    r"\bret(?:urn)?[ _]?(?:code)?(?: is)?(?: ?[:：=\[] ?| )|"
-    r"(?:错误码|返回码|返回值)[是为：:=\[ ]*)(\d{6})(?!\d)",
+    r"(?:err(?:or)?[ _]?(?:code|no)(?: is)?\s?[:=\[(]?\s?|result ?= ?|failed: |acl(?:rt)?[ _]?error[ :=]{1,2}|"
+    r"\bret(?:urn)?[ _]?(?:code)?(?: is)?(?: ?[:=\[] ?| )|"
+    r"(?:错误码|返回码|返回值)[是为:=\[ ]*)(\d{6})(?!\d)",
     re.IGNORECASE,
 )
 CODED = (
-    "e:", "e：", "(e)", "（e）", "[e]",
-    *(f"e{letter}{end}" for letter in "ijlezhk" for end in (":", "：", ")", "）", "[", "]", "  ")),
+    "e:", "(e)", "[e]",
+    *(f"e{letter}{end}" for letter in "ijlezhk" for end in (":", ")", "[", "]", "  ")),
     "error code", "errorcode", "error no", "errorno", "errno", "errcode", "err_code", "error_code", "result =",
-    "result=", "failed: ", "acl error", "aclerror", "acl_error", "ret =", "ret=", "ret:", "ret：", "ret[", "ret ",
+    "result=", "failed: ", "acl error", "aclerror", "acl_error", "ret =", "ret=", "ret:", "ret[", "ret ",
     "retcode", "ret_code", "return code", "return =", "错误码", "返回码", "返回值",
 )  # fmt: skip
 MOST_LINE = 4000
@@ -141,6 +141,7 @@ class Scanner:
 
     def feed(self, text: str, first: int) -> None:
         """Lines joined by line ends; `first` is the number of the first one."""
+        text = narrow(text)
         low = text.encode("utf-8", "replace").lower()
         found = self.known.words_of(shape(low).split(b"\n"))
         if not any(found):

@@ -3,8 +3,8 @@
     NPU out of memory. Tried to allocate {n:wanted} {w}
 
 `{n}` a number, `{w}` a word without blanks, `{i}` a name (letters, digits, `.`, `_`, `-`), `{*}` anything. `{n:wanted}`
-keeps what it stands for. A blank is any run of blanks, letters are great or small alike, and the line may hold more
-before and behind.
+keeps what it stands for. A blank is any run of blanks, letters are great or small alike, `：` is `:`, and the line may
+hold more before and behind.
 """
 
 import re
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 HOLES = {"n": r"[-+]?\d[\d.,]{0,40}", "w": r"\S{1,300}", "i": r"[\w.\-]{1,120}", "*": r".{0,300}?"}
 FIRST = {"n": r"(?<!\d)", "w": r"(?<!\S)", "i": r"(?<![\w.\-])", "*": ""}
 HOLE = re.compile(r"\{([nwi*])(?::([a-z_]+))?\}")
+WIDE = (("：", ":"), ("（", "("), ("）", ")"), ("，", ","), ("；", ";"), ("【", "["), ("】", "]"))
 LEAST_WORD = 4  # letters of the longest piece without holes: what is shorter would be looked for everywhere
 
 
@@ -32,8 +33,17 @@ class Template:
     pieces: tuple[str, ...]
 
 
+def narrow(text: str) -> str:
+    """With ASCII marks where Chinese texts may have wide ones."""
+    if not text.isascii():
+        for wide, mark in WIDE:
+            text = text.replace(wide, mark)
+    return text
+
+
 def compiled(text: str) -> Template:
     """Raises BadTemplate."""
+    text = narrow(text)
     pieces: list[str] = []
     words: list[str] = []
     names: set[str] = set()

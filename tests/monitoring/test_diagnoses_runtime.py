@@ -28,6 +28,12 @@ def test_a_line_is_known_whatever_stands_around_it(way):
         assert found and found[0].rule.id == name, (line, [one.rule.id for one in found])
 
 
+def test_marks_may_be_wide():
+    for name, line in KNOWN:
+        found = diagnoses.diagnose(line.translate(str.maketrans(":,()", "：，（）")))
+        assert found and found[0].rule.id == name, (line, [one.rule.id for one in found])
+
+
 def test_letters_may_be_great_or_small():
     for name, line in KNOWN:
         if not name.startswith("code-"):
