@@ -19,8 +19,8 @@ DIGITS = b"0123456789"
 # certain words (`error code is 507015`, `ErrCode=507015`, `retCode:507015`, `failed, ret 507015`).
 LETTERED = re.compile(r"(?<![A-Za-z0-9_])(E[A-Z]\d{4}|E\d{5})(?=[:)\[\]]|  )")
 NUMBERED = re.compile(
-    r"(?:err(?:or)?[ _]?(?:code|no)(?: is)?\s?[:=\[(]?\s?|result ?= ?|failed: |acl(?:rt)?[ _]?error[ :=]{1,2}|"
-    r"\bret(?:urn)?[ _]?(?:code)?(?: is)?(?: ?[:=\[] ?| )|"
+    r"(?:err(?:or)?[ _]?(?:code|no)(?: is)?\s?[:=\[(]?\s?|result ?= ?|failed: |\berror ?[:=\[] ?|"
+    r"acl(?:rt)?[ _]?error[ :=]{1,2}|\bret(?:urn)?[ _]?(?:code)?(?: is)?(?: ?[:=\[] ?| )|"
     r"(?:错误码|返回码|返回值)[是为:=\[ ]*)(\d{6})(?!\d)",
     re.IGNORECASE,
 )
@@ -28,8 +28,8 @@ CODED = (
     "e:", "(e)", "[e]",
     *(f"e{letter}{end}" for letter in "ijlezhk" for end in (":", ")", "[", "]", "  ")),
     "error code", "errorcode", "error no", "errorno", "errno", "errcode", "err_code", "error_code", "result =",
-    "result=", "failed: ", "acl error", "aclerror", "acl_error", "ret =", "ret=", "ret:", "ret[", "ret ",
-    "retcode", "ret_code", "return code", "return =", "错误码", "返回码", "返回值",
+    "result=", "failed: ", "error:", "error[", "error=", "acl error", "aclerror", "acl_error", "ret =", "ret=", "ret:",
+    "ret[", "ret ", "retcode", "ret_code", "return code", "return =", "错误码", "返回码", "返回值",
 )  # fmt: skip
 MOST_LINE = 4000
 MOST_LINES = 20_000  # that are looked at as they are, in one log: one full of errors is judged by its first ones
