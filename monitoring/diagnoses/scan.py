@@ -14,28 +14,26 @@ from typing import Any
 
 from monitoring.diagnoses import lines
 from monitoring.diagnoses.rules import Rule, Words
-from monitoring.diagnoses.templates import Template
+from monitoring.diagnoses.templates import Template, narrow
 
 DIGITS = b"0123456789"
-# How CANN prints its codes: `EI0006: …`, `…(EI0006)`, `EZ9999[PID`, and numbers of six digits behind certain words.
-LETTERED = re.compile(r"\b(E[A-Z]\d{4}|E\d{5})(?=[:)\[]|  )")
+# How CANN prints its codes: `EI0006: …`, `…(EI0006)`, `[EI0006]`, `EZ9999[PID`, and numbers of six digits behind
+# certain words (`error code is 507015`, `ErrCode=507015`, `retCode:507015`, `failed, ret 507015`).
+LETTERED = re.compile(r"(?<![A-Za-z0-9_])(E[A-Z]\d{4}|E\d{5})(?=[:)\[\]]|  )")
 NUMBERED = re.compile(
-    r"(?:error ?(?:code|no)(?: is)?\s?[:=]?\s?|result = |failed: |\bret ?= ?|错误码[为：: ]*)(\d{6})\b", re.IGNORECASE
+    r"(?:err(?:or)?[ _]?(?:code|no)(?: is)?\s?[:=\[(]?\s?|result ?= ?|failed: |\berror ?[:=\[] ?|"
+    r"acl(?:rt)?[ _]?error[ :=]{1,2}|\bret(?:urn)?[ _]?(?:code)?(?: is)?(?: ?[:=\[] ?| )|"
+    r"(?:错误码|返回码|返回值)[是为:=\[ ]*)(\d{6})(?!\d)",
+    re.IGNORECASE,
 )
-LETTERS = ("e:", "(e)", *(f"e{letter}{end}" for letter in "ijlezhk" for end in (":", ")", "[", "  ")))
+LETTERS = ("e:", "(e)", "[e]", *(f"e{letter}{end}" for letter in "ijlezhk" for end in (":", ")", "[", "]", "  ")))
 NUMBERS = (
-    "error code",
-    "errorcode",
-    "error no",
-    "errorno",
-    "errcode",
-    "result = ",
-    "failed: ",
-    "ret =",
-    "ret=",
-    "错误码",
+    *("error code", "errorcode", "error no", "errorno", "errno", "errcode", "err_code", "error_code"),
+    *("result =", "result=", "failed: ", "error:", "error[", "error=", "acl error", "aclerror", "acl_error"),
+    *("ret =", "ret=", "ret:", "ret[", "ret ", "retcode", "ret_code", "return code", "return ="),
+    *("错误码", "返回码", "返回值"),
 )
-LETTERED_LOW = re.compile(rb"\be[a-z]?\d{4,5}(?:[:)\[]|  )")  # quick, and true of all that LETTERED finds
+LETTERED_LOW = re.compile(rb"(?<![a-z0-9_])e[a-z]?\d{4,5}(?:[:)\[\]]|  )")  # quick, and true of all that LETTERED finds
 NUMBERED_LOW = re.compile(rb"(?<!\d)\d{6}(?!\d)")
 MOST_LINES = 20_000  # that say something, in one log: one full of errors is judged by its first ones
 MOST_TRIED = 200_000
@@ -166,6 +164,7 @@ class Scanner:
 
     def feed(self, text: str, first: int) -> None:
         """Lines joined by line ends; `first` is the number of the first one."""
+        text = narrow(text)
         low = text.encode("utf-8", "replace").lower()
         if not text.isspace():
             self.end = first + text.rstrip().count("\n")

@@ -4,8 +4,8 @@
 
 `{n}` a number, `{w}` a word without blanks, `{i}` a name (letters, digits, `.`, `_`, `-`), `{*}` anything, as little as
 fits, `{+}` as much; `{^}` in front is the begin of the line, behind whatever process or time stands there.
-`{n:wanted}` keeps what it stands for. A blank is any run of blanks, letters are great or small alike, and the line may
-hold more before and behind.
+`{n:wanted}` keeps what it stands for. A blank is any run of blanks, letters are great or small alike, `：` is `:`, and
+the line may hold more before and behind.
 """
 
 import re
@@ -25,6 +25,7 @@ HOLES = {
 }
 FIRST = {"n": r"(?<!\d)", "w": r"(?<!\S)", "i": r"(?<![\w.\-])", "*": "", "+": "", "^": ""}
 HOLE = re.compile(r"\{([nwi*+^])(?::([a-z_]+))?\}")
+WIDE = {ord(wide): mark for wide, mark in zip("：（），；【】", ":(),;[]", strict=True)}
 LEAST_WORD = 4  # letters of the longest piece without holes: what is shorter would be looked for everywhere
 
 
@@ -43,8 +44,14 @@ class Template:
     pieces: tuple[str, ...]
 
 
+def narrow(text: str) -> str:
+    """With ASCII marks where Chinese texts may have wide ones."""
+    return text if text.isascii() else text.translate(WIDE)
+
+
 def compiled(text: str) -> Template:
     """Raises BadTemplate."""
+    text = narrow(text)
     pieces: list[str] = []
     words: list[str] = []
     names: set[str] = set()

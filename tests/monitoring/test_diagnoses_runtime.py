@@ -7,8 +7,8 @@ import pytest
 from monitoring import diagnoses
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "failures"
-KNOWN = [line.split("\t", 1) for line in (FIXTURES / "gen_c_lines.tsv").read_text().splitlines()]
-HEALTHY = (FIXTURES / "gen_c_healthy.txt").read_text().splitlines()
+KNOWN = [line.split("\t", 1) for line in (FIXTURES / "runtime_lines.tsv").read_text().splitlines()]
+HEALTHY = (FIXTURES / "runtime_healthy.txt").read_text().splitlines()
 WAYS = {
     "plain": "{}",
     "engine": "(EngineCore_DP0 pid=41) ERROR 11-20 10:11:12 [core.py:700] {}",

@@ -7,8 +7,8 @@ import pytest
 from monitoring import diagnoses
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "failures"
-KNOWN = [line.split("\t", 1) for line in (FIXTURES / "gen_b_lines.tsv").read_text().splitlines()]
-HEALTHY = (FIXTURES / "gen_b_healthy.txt").read_text().splitlines()
+KNOWN = [line.split("\t", 1) for line in (FIXTURES / "serve_lines.tsv").read_text().splitlines()]
+HEALTHY = (FIXTURES / "serve_healthy.txt").read_text().splitlines()
 NAMED = [f"{name}-{number}" for number, (name, _line) in enumerate(KNOWN)]
 PRINTED = {
     "plain": "{}",
