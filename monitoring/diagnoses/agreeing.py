@@ -43,6 +43,7 @@ SAME = {  # rule: finding of the tables that means the same
     "soc-unsupported": "chip-unsupported",
     "speculative-config": "spec-tokens",
     "tokenizer-broken": "tokenizer",
+    "tokenizers-too-old": "tokenizer",
     "torch-npu-missing": "no-package",
 }
 RANKS = {known.id: known.rank for known in TABLES}

@@ -184,7 +184,10 @@ class Scanner:
             (rule, role, match)
             for shaped in words
             for word, rule, role, template in self.known.words.get(shaped, ())
-            if word in low and self._wants(rule, role) and (match := _found(template, line))
+            if word in low
+            and all(other in low for other in template.others)
+            and self._wants(rule, role)
+            and (match := _found(template, line))
         ]
         codes = _codes(line) & self.known.codes.keys() if self.known.may_hold_code(low, words) else set()
         failing = not self.failed and not self.known.failing.isdisjoint(words)
