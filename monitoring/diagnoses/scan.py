@@ -34,6 +34,7 @@ NUMBERS = (
     *("错误码", "返回码", "返回值"),
 )
 LETTERED_LOW = re.compile(rb"(?<![a-z0-9_])e[a-z]?\d{4,5}(?:[:)\[\]]|  )")  # quick, and true of all that LETTERED finds
+CODED_LOW = re.compile(rb"[a-z]\d{4}")
 NUMBERED_LOW = re.compile(rb"(?<!\d)\d{6}(?!\d)")
 MOST_LINES = 20_000  # that say something, in one log: one full of errors is judged by its first ones
 MOST_TRIED = 200_000
@@ -112,6 +113,10 @@ class Signatures:
         shaped = {*self.words, *self.letters, *self.numbers, *self.failing}
         # What is left of `80E01809` without its digits stands in every line: such words are looked for as they are.
         self.whole = {word for one, known in self.words.items() if len(one) < LEAST_SHAPE for word, *_rest in known}
+        # Without digits `E10001:` is `e:`, which stands in many a line that holds no code.
+        self.coded = frozenset(
+            one for one, known in self.words.items() if all(CODED_LOW.search(word) for word, *_rest in known)
+        )
         self.looked_for = tuple(sorted(one for one in shaped if len(one) >= LEAST_SHAPE))
         self.shapes: dict[bytes, tuple[bytes, ...]] = {}
 
@@ -180,6 +185,8 @@ class Scanner:
 
     def _look(self, line: str, low: bytes, words: tuple[bytes, ...], number: int) -> None:
         line = lines.plain(line)
+        if not self.known.coded.isdisjoint(words) and not CODED_LOW.search(low):
+            words = tuple(word for word in words if word not in self.known.coded)
         there = [
             (rule, role, match)
             for shaped in words
