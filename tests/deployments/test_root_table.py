@@ -45,6 +45,7 @@ def test_root_does_what_the_plan_shows_and_knows_no_other_action(monkeypatch):
         assert run == shown, name
     inside = {"leave", "npu-holders", "npu-reset", "stop-exporters"}  # no part of a plan
     inside |= {"engine-unit", "engine-start", "engine-tidy", "engine-remove"}
+    inside |= {f"support-{name}" for name in ("device", "dmesg", "hccn", "plog", "seclog")}  # read for a bundle
     assert set(root_helper.ACTIONS) - set(actions.ACTIONS) == inside
     assert set(root_helper.HOST) == set(actions.CHANGES_HOST)
     assert actions.PACKAGES == root_helper.PACKAGES
