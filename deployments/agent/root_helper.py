@@ -229,16 +229,16 @@ def must_be_roots(path: str) -> None:
             raise Refused("others than root can change " + way, NOT_OURS)
 
 
-def only_one() -> "typing.IO[str]":
-    """A lock as a context: packages go on one after the other. Raises Refused."""
+def only_one(name: str = "lock", busy: str = "another package is being installed") -> "typing.IO[str]":
+    """A lock as a context, by default that of packages, which go on one after the other. Raises Refused."""
     try:
         os.makedirs(OWN, 0o700, exist_ok=True)
         os.chmod(OWN, 0o700)
         must_be_roots(OWN)
-        file = open(OWN + "/lock", "a")
+        file = open(OWN + "/" + name, "a")
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Refused("another package is being installed", BUSY) from None
+        raise Refused(busy, BUSY) from None
     except OSError as error:
         raise Refused(OWN + " cannot be used: " + str(error), NO_ROOM) from None
     return file
@@ -688,7 +688,10 @@ def give_device(_attempt: str, since: str, mb: str) -> int:
     must_be_roots(program)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))  # so that the folder goes
-    with support_lock():
+    with only_one("support.lock", "device logs are being exported for another bundle"):
+        for name in os.listdir(OWN):  # of a run that was cut off
+            if name.startswith("support-"):
+                shutil.rmtree(OWN + "/" + name, ignore_errors=True)
         if shutil.disk_usage(OWN).free < SUPPORT_ROOM:
             raise Refused("the disk has less than 4 GiB free, and device logs are large", NO_ROOM)
         folder = tempfile.mkdtemp(prefix="support-", dir=OWN)
@@ -701,24 +704,6 @@ def give_device(_attempt: str, since: str, mb: str) -> int:
             return code
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def support_lock() -> "typing.IO[str]":
-    """A lock as a context, and nothing of a run that was cut off. Raises Refused."""
-    try:
-        os.makedirs(OWN, 0o700, exist_ok=True)
-        os.chmod(OWN, 0o700)
-        must_be_roots(OWN)
-        file = open(OWN + "/support.lock", "a")
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise Refused("device logs are being exported for another bundle", BUSY) from None
-    except OSError as error:
-        raise Refused(OWN + " cannot be used: " + str(error), NO_ROOM) from None
-    for name in os.listdir(OWN):
-        if name.startswith("support-"):
-            shutil.rmtree(OWN + "/" + name, ignore_errors=True)
-    return file
 
 
 def exported(program: str, folder: str) -> str:

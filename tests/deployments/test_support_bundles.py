@@ -314,9 +314,10 @@ def test_old_bundles_go_and_the_oldest_where_they_are_too_much(failed, operator,
 def test_many_bundles_are_listed_in_one_query(bundle, operator, django_assert_num_queries):
     bundles = list(support_bundles.listed())
     with django_assert_num_queries(1):
-        support_bundles.rows_of_many(bundles)
+        rows = support_bundles.rows_of_many(bundles)
     with django_assert_num_queries(1):
-        support_bundles.as_json(bundle, support_bundles.rows(bundle))
+        told = support_bundles.as_json(bundle, support_bundles.rows(bundle))
+    assert list(rows) == [bundle.pk] and told["id"] == bundle.pk
 
 
 def test_the_log_in_the_bundle_is_the_log_of_the_console(failed):

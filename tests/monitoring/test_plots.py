@@ -73,7 +73,8 @@ def test_what_happened_is_marked_with_its_link(two, client, viewer):
 def test_the_number_of_queries_does_not_grow(two, django_assert_max_num_queries):
     now = timezone.now()
     with django_assert_max_num_queries(8):
-        plots.whole(two[0], now - timedelta(hours=1), now, [two[1]])
+        found = plots.whole(two[0], now - timedelta(hours=1), now, [two[1]])
+    assert sorted(found["npus"]) == ["0.0", "1.0"] and list(found["others"]) == ["kp-02"]
 
 
 def test_the_file_has_a_row_for_each_time_and_npu(two, client, viewer):
