@@ -16,6 +16,7 @@ from tests.browser import (
     seeded_diagnoses,
     seeding_gateways,
     seeding_holds,
+    seeding_join,
     seeding_logs,
     seeding_merged,
     seeding_models,
@@ -305,57 +306,6 @@ def tells(name, facts):
     Server.objects.filter(name=name).update(facts=facts, facts_at=now, last_seen_at=now)
 
 
-def joining(name="kp-71"):
-    """A command for joining, made by the administrator."""
-    from console.models import User
-    from deployments.services import join, join_script
-
-    enrolment = join.make(name, by=User.objects.get(username="ada"))
-    enrolment.script_digest = join_script.digest(join_script.script(enrolment))
-    enrolment.save(update_fields=["script_digest"])
-    return enrolment.pk
-
-
-def join_step(enrolment, step):
-    """The host or its agent reaches a step: called, used, online, problem."""
-    from django.utils import timezone
-
-    from deployments.models import Enrolment, Server
-    from deployments.services import join
-
-    found = Enrolment.objects.select_related("server").get(pk=enrolment)
-    if step == "called":
-        join.called(found, "192.0.2.71")
-    elif step == "used":
-        join.config(found)
-    elif step == "problem":
-        join.trouble(found, "python", "python3: 3.7.9")
-    elif step == "online":
-        Server.objects.filter(pk=found.server_id).update(last_seen_at=timezone.now())
-
-
-def join_many(phase="asking"):
-    """A list of hosts whose keys were read, or one that has ended in every way there is."""
-    from console.models import User
-    from deployments.services import host_list, join_many
-
-    ada = User.objects.get(username="ada")
-    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIXS1b/PsVH720dhV/8q7VXAfxLpCxj5BfpedjugIq/G"
-    text = "".join(f"192.0.2.{n},root,,A{n},env=prod,kp-8{n}\n" for n in range(1, 7))
-    many = join_many.create(host_list.read(text), by=ada)
-    for row in many.rows.all():
-        join_many.keyed(row, key)
-    join_many.finish(many)
-    if phase == "ended":
-        join_many.confirm(many, {1, 2, 3, 4, 5}, by=ada)
-        words = ["auth", "script", "no_sudo", "key_changed"]
-        for row, code in zip(many.rows.all(), words, strict=False):
-            join_many.change(row, began_at=many.created_at, log="Using Python 3.11\n" * 40)
-            join_many.fail(row, {"code": code, "detail": "ops is not in the sudoers file. " * 4})
-        join_many.finish(many, "cancelled")
-    return many.pk
-
-
 def newest_attempts(count, servers=""):
     """The newest attempts that no server has begun, at most `count`, oldest first; of servers whose name begins so."""
     from deployments.models import Attempt
@@ -375,13 +325,13 @@ def bus_ids(name):
 ALL = (
     bus_ids, user, server, job, jobs, cut_off, doubted, send, stored, heard, rows, newest_job, forget, sample, many,
     remove, evaluated,
-    batch, newest_attempts, joining, join_step, join_many, looked, ended, campaign, tells, held_back,
+    batch, newest_attempts, looked, ended, campaign, tells, held_back,
     reset, told, models, model_told, no_models, quantizable, servable, deployments, no_deployments, deployment_moved,
     seeded_benchmarks.serving, seeded_benchmarks.measured, seeded_benchmarks.failed_replica,
 )  # fmt: skip
 ELSEWHERE = (
     seeding_models.model_looked, seeding_models.uploads, *seeding_gateways.ALL, *seeding_merged.ALL, seeding_holds.held,
-    seeding_holds.none_held, seeding_logs.long_log, *seeded_diagnoses.ALL,
+    seeding_holds.none_held, seeding_logs.long_log, *seeded_diagnoses.ALL, *seeding_join.ALL,
 )  # fmt: skip
 CALLS = {one.__name__: one for one in (*ALL, *ELSEWHERE)}
 
