@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from deployments.agent import ROOT, chosen, code
+from deployments.agent import ROOT, VERSION, chosen, code
 from deployments.agent.config import Config, ConfigError, load, spoken
 from deployments.agent.environment import passed_on
 from deployments.agent.own_log import OwnLog
@@ -44,6 +44,12 @@ def make_way(config: Config, argv: list[str]) -> None:
             os.execve(sys.executable, [sys.executable, "-m", "deployments.agent", *argv], env)
 
 
+def say_started(own: OwnLog) -> None:
+    """The first line of its log: an agent that is well prints nothing, and silence could mean anything."""
+    with contextlib.suppress(OSError):
+        own.take("agent", [f"{VERSION} runs as process {os.getpid()}, Python {sys.version.split()[0]}".encode()])
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="deployments.agent")
     parser.add_argument("--config", type=Path, required=True)
@@ -53,9 +59,10 @@ def main(argv: list[str] | None = None) -> int:
         config = load(options.config)
         config.state_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         make_way(config, sys.argv[1:] if argv is None else argv)
-        return Supervisor(
-            programs(config), config.state_dir / "agent.lock", options.logs, own_log=OwnLog(config.logs, config.masks)
-        ).run()
+        own = OwnLog(config.logs, config.masks)
+        supervisor = Supervisor(programs(config), config.state_dir / "agent.lock", options.logs, own_log=own)
+        supervisor.on_ready = lambda: say_started(own)
+        return supervisor.run()
     except (ConfigError, AlreadyRunning) as error:
         print(spoken(error.text), file=sys.stderr)
         return 2

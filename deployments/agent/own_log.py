@@ -95,7 +95,7 @@ class OwnLog:
         folder.mkdir(parents=True, mode=0o700)
         writer = OwnPiece(folder / "lines")
         writer.masks = self.masks
-        writer.event("started")
+        writer.event("started", host=os.uname().nodename, pid=os.getpid())
         return writer
 
     def _mine(self) -> list[Path]:

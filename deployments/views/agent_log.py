@@ -1,6 +1,5 @@
 """The log of a server's agent: its page, ranges of raw records for the viewer, a piece as plain text."""
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -32,7 +31,7 @@ def agent_log(request: HttpRequest, name: str) -> HttpResponse:
     }
     context = {
         "server": server, "piece": piece, "pieces": pieces, "raw": reverse("deployments:agent-raw", args=[name]),
-        "log_complete": bool(piece and piece.done), "log": config, "own_folder": settings.VAR_DIR / "log",
+        "log_complete": bool(piece and piece.done), "log": config,
         "texts": texts_for_scripts(page_texts.JOB + page_texts.ENGINE_LOG),
     }  # fmt: skip
     return render(request, "deployments/agent_log.html", context)

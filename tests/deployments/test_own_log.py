@@ -54,3 +54,14 @@ def test_an_agent_that_was_killed_has_its_piece_ended_by_the_next(tmp_path):
     OwnLog(tmp_path).take("link", [b"after"])
     first, second = sorted(pieces(tmp_path), key=lambda one: int(one.name[1:]))
     assert spool.has_ended(first) and not spool.has_ended(second)
+
+
+def test_an_agent_that_starts_says_so(tmp_path):
+    from deployments.agent.__main__ import say_started
+
+    own = OwnLog(tmp_path)
+    say_started(own)
+    own.close()
+    (piece,) = tmp_path.iterdir()
+    text = (piece / "lines").read_text()
+    assert f"runs as process {os.getpid()}" in text and f'"pid":{os.getpid()}' in text
