@@ -1,5 +1,7 @@
 """The agent's own lines as pieces that are shipped."""
 
+import os
+
 from deployments.agent import spool
 from deployments.agent.masks import Masks
 from deployments.agent.own_log import KEPT_PIECES, MOST_A_MINUTE, OwnLog
