@@ -15,7 +15,7 @@ from deployments.views import own_pages
 
 MODEL = ("model", "source", "path")  # what kinds call the folder of a model
 OF_A_STACK = ("install", "rollback", "uninstall")
-MADE_ANEW = ("confirm", "target", "accept")  # what a person says each time
+MADE_ANEW = ("confirm", "target", "accept", "fault")  # what a person says each time
 
 
 def of_replica(replica: Replica) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from deployments.services.site_file import SiteFile
 from monitoring import diagnoses
 from monitoring.diagnoses import hostile
 from monitoring.diagnoses.rules import BadRule, Rule, read, read_off
+from monitoring.services import site_rule_words
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +135,8 @@ def check(text: str) -> Site:
         if strange:
             raise BadRule(f"off: there is no rule {', '.join(strange)[:200]}")
     except BadRule as error:
-        raise Invalid(_("The rules cannot be used: %(why)s.") % {"why": error}, _("Mend it and try again.")) from None
+        why = site_rule_words.told(str(error), STAGE)
+        raise Invalid(_("The rules cannot be used: %(why)s.") % {"why": why}, _("Mend it and try again.")) from None
     slow = hostile.slow(text, STAGE) if found.rules else []
     if slow:
         raise Invalid(

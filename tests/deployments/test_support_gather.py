@@ -92,6 +92,13 @@ def test_a_server_without_anything_says_so_of_each_source(bench):
     assert not any((bench.state / "support").iterdir()), "nothing stays"
 
 
+def test_what_the_console_asked_stays_out_of_the_environment_that_is_kept(bench, monkeypatch):
+    bench.ask(monkeypatch, salt="5a17ed", names=["kp-01"])
+    told = bench.collect("system")[0]["environment.txt"]
+    assert b"ASCEND_PROCESS_LOG_PATH=/plog" in told
+    assert VARIABLE.encode() not in told and b"5a17ed" not in told
+
+
 def test_readings_come_from_the_tools_and_one_that_hangs_is_left_alone(bench, monkeypatch):
     bench.tool("npu-smi", 'echo "serial SN$*"; exit 3')
     bench.tool("hccn_tool", "sleep 60")

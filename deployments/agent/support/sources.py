@@ -15,6 +15,7 @@ from deployments.agent.support import files, rooted
 from deployments.agent.support.asked import Asked
 from deployments.agent.support.part import Part
 from deployments.kinds.check_probes.host import Host, Trouble
+from deployments.kinds.support_bundle import VARIABLE
 from deployments.steps import Text
 
 FILE_MB = 32  # of one file; of a longer one its end
@@ -110,6 +111,7 @@ def system(at: Place) -> None:
         if text := at.host.peek(name):
             at.part.text(files.shown("versions", *name.strip("/").split("/")), text)
     env = {**passed_on(), **at.config.env}
+    env.pop(VARIABLE, None)  # it holds the salt: with it a replaced name could be guessed
     at.part.text("environment.txt", "".join(f"{name}={value}\n" for name, value in sorted(env.items())))
     _packages(at)
     _hccn(at)
