@@ -167,3 +167,26 @@ remedies = [{ zh = "换一个（{{ip}}）。", en = "Take another ({{ip}})." }]
     }
     assert short["cause"] == {"zh": "端口 81被占用（见下）。", "en": "Port 81 is taken (see below)."}
     assert short["remedies"] == [{"zh": "换一个（{ip}）。", "en": "Take another ({ip})."}]
+
+
+# What these tell is the value itself, or a number that their sentence is about.
+ABOUT_A_VALUE = {
+    *("engine-exception", "mindie-says", "cluster-admission", "installer-says", "pip-arguments", "quantizer-says"),
+    *("kv-cache-needed-larger", "npu-out-of-memory", "mamba-blocks-few", "memory-taken-at-start"),
+    *("set-env-missing", "more-devices-than-visible", "hccl-buffer-too-small"),
+}
+
+
+def test_causes_are_whole_whichever_signature_found_them():
+    """Of the rules above alone a text shows that a value is not known."""
+    unknown = set()
+    for rule in diagnoses.bundled():
+        for says in rule.says:
+            finding = diagnoses.Finding(rule, 1, "", dict.fromkeys(says.regex.groupindex, "7"), {}, 70)
+            told = [finding.words(words) for words in (rule.cause, *(one.words for one in rule.remedies))]
+            if any(
+                "?" in text["en"] and "?" not in words.en
+                for text, words in zip(told, (rule.cause, *(one.words for one in rule.remedies)), strict=True)
+            ):
+                unknown.add(rule.id)
+    assert unknown == ABOUT_A_VALUE
