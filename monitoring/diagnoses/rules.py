@@ -43,7 +43,8 @@ class BadRule(ValueError):
 
 @dataclass(frozen=True)
 class Words:
-    """A text in two languages; names in braces stand for what the signature has kept."""
+    """A text in two languages; names in braces stand for what the signature has kept. What stands in brackets goes with
+    a value that it did not keep: “The port ({port}) is taken”."""
 
     zh: str
     en: str

@@ -44,6 +44,8 @@ LEAST_SHAPE = 2
 NEED_BONUS = 4
 LAST_RESORT = 30  # rules of less weight only repeat what a program said, where no other knows it
 NAMES_CAUSE = 78  # a weight from which an earlier line takes the first place from what follows from it
+NAME = re.compile(r"(?<!\{)\{(\w+)\}")
+BRACKETS = re.compile(r" ?\([^()]{1,200}\)|（[^（）]{1,200}）")  # in a rule's texts
 PLACES = {  # what a line says of where it happened
     "device": r"\b(?:Device:|device[_ ]?id[ =:]*|deviceId=|deviceLogicId:|device\(|phy_id\(|on NPU |\(NPU )(\d+)",
     "rank": r"(?:\[rank|RankID:|rankid is |rank\[|rank:|local ?rank:)\s*(\d+)",
@@ -66,7 +68,7 @@ class Finding:
 
     def words(self, words: Words) -> dict[str, str]:
         """A text of the rule with what the line said, in both languages."""
-        return {"zh": words.zh.format_map(_Kept(self.kept)), "en": words.en.format_map(_Kept(self.kept))}
+        return {"zh": _filled(words.zh, self.kept), "en": _filled(words.en, self.kept)}
 
     def as_json(self) -> dict[str, Any]:
         remedies = [
@@ -87,6 +89,12 @@ class Finding:
 
 def _change(names: tuple[str, ...]) -> dict[str, list[str]]:
     return {"change": list(names)} if names else {}
+
+
+def _filled(text: str, kept: dict[str, str]) -> str:
+    """Brackets go with a value that no line said: “port {port} (address {ip})” is whole without its address."""
+    whole = BRACKETS.sub(lambda part: part[0] if kept.keys() >= set(NAME.findall(part[0])) else "", text)
+    return whole.format_map(_Kept(kept))
 
 
 class _Kept(dict[str, str]):

@@ -145,3 +145,48 @@ cause = { zh = "要 {wanted}，有 {there}", en = "wants {wanted} of {there}" }
     scanner.feed("needs much more than there is: wants 5 of 3\nneeds much more than there is", 1)
     (found,) = scanner.findings()
     assert (found.words(found.rule.cause)["en"], found.times) == ("wants 5 of 3", 2)
+
+
+def test_brackets_leave_with_a_value_that_the_line_did_not_say():
+    text = """[[rule]]
+id = "port-taken"
+says = ["port {n:port} of {w:ip} is taken", "port {n:port} is taken"]
+cause = { zh = "端口 {port}（地址 {ip}）被占用（见下）。", en = "Port {port} (address {ip}) is taken (see below)." }
+remedies = [{ zh = "换一个（{{ip}}）。", en = "Take another ({{ip}})." }]
+"""
+    signatures = diagnoses.Signatures(rules.read(text, "serve"))
+    told = {}
+    for line in ("ERROR port 81 of 10.0.0.7 is taken", "ERROR port 81 is taken"):
+        scanner = diagnoses.Scanner(signatures)
+        scanner.feed(line, 1)
+        told[line] = scanner.findings()[0].as_json()
+    whole, short = told.values()
+    assert whole["cause"] == {
+        "zh": "端口 81（地址 10.0.0.7）被占用（见下）。",
+        "en": "Port 81 (address 10.0.0.7) is taken (see below).",
+    }
+    assert short["cause"] == {"zh": "端口 81被占用（见下）。", "en": "Port 81 is taken (see below)."}
+    assert short["remedies"] == [{"zh": "换一个（{ip}）。", "en": "Take another ({ip})."}]
+
+
+# What these tell is the value itself, or a number that their sentence is about.
+ABOUT_A_VALUE = {
+    *("engine-exception", "mindie-says", "cluster-admission", "installer-says", "pip-arguments", "quantizer-says"),
+    *("kv-cache-needed-larger", "npu-out-of-memory", "mamba-blocks-few", "memory-taken-at-start"),
+    *("set-env-missing", "more-devices-than-visible", "hccl-buffer-too-small"),
+}
+
+
+def test_causes_are_whole_whichever_signature_found_them():
+    """Of the rules above alone a text shows that a value is not known."""
+    unknown = set()
+    for rule in diagnoses.bundled():
+        for says in rule.says:
+            finding = diagnoses.Finding(rule, 1, "", dict.fromkeys(says.regex.groupindex, "7"), {}, 70)
+            told = [finding.words(words) for words in (rule.cause, *(one.words for one in rule.remedies))]
+            if any(
+                "?" in text["en"] and "?" not in words.en
+                for text, words in zip(told, (rule.cause, *(one.words for one in rule.remedies)), strict=True)
+            ):
+                unknown.add(rule.id)
+    assert unknown == ABOUT_A_VALUE
