@@ -23,6 +23,7 @@ from deployments.gateway_api import router as gateway_router
 from deployments.guard_api import router as guard_router
 from deployments.host_api import router as host_router
 from deployments.inventory_api import router as inventory_router
+from deployments.log_answers import range_as_text
 from deployments.log_api import router as log_router
 from deployments.log_search_api import router as log_search_router
 from deployments.model_api import router as model_router
@@ -34,8 +35,6 @@ from deployments.services import (
     approvals,
     approving,
     jobs,
-    log_keeping,
-    logs,
     package_sources,
     stacks,
     waiting,
@@ -135,15 +134,7 @@ def show(request: HttpRequest, job_id: int) -> HttpResponse:
 
 @router.get("/jobs/{int:job_id}/log", summary="Lines of the newest attempt's log as text")
 def log(request: HttpRequest, job_id: int, after: int = 0, limit: int = 1000) -> HttpResponse:
-    attempt = _job(job_id).attempts.last()
-    log_keeping.check_kept(attempt)
-    found = logs.after(attempt, max(0, after), max(1, min(limit, logs.MAX_LINES))) if attempt else None
-    plain = logs.PlainText()
-    records = found.text.encode().split(b"\n") if found and found.n else []
-    response = HttpResponse("".join([*plain.feed(records), *plain.flush()]), content_type="text/plain; charset=utf-8")
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["X-Next-After"] = str(found.first + found.n - 1 if found and found.n else after)
-    return response
+    return range_as_text(_job(job_id).attempts.last(), after, limit)
 
 
 @router.post("/jobs/{int:job_id}/cancel", summary="Cancel a job", response={202: dict[str, Any]})

@@ -13,13 +13,13 @@ from console.errors import Invalid, NotFound
 from console.idempotency import answer_once
 from console.models import User
 from deployments.asked import Strict, user_of
+from deployments.log_answers import range_as_text
 from deployments.models import Artifact, Deployment, Replica
 from deployments.services import (
     deployment_about,
     deployment_json,
     deployments,
     engine_logs,
-    log_keeping,
     replica_live,
     revisions,
     rollout,
@@ -263,16 +263,7 @@ def log(
 ) -> HttpResponse:
     """Without `after` the last lines; `X-Next-After` goes on from there."""
     kept = engine_logs.find(_replica(deployments.find(name), n), piece)
-    log_keeping.check_kept(kept)
-    count = max(1, min(limit, engine_logs.MAX_LINES))
-    lines = None
-    if kept is not None:
-        lines = engine_logs.tail(kept, count) if after is None else engine_logs.after(kept, max(0, after), count)
-    response = HttpResponse(engine_logs.plain_text(lines) if lines else "", content_type="text/plain; charset=utf-8")
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["X-Piece"] = kept.pk if kept else ""
-    response.headers["X-Next-After"] = str(lines.first + lines.n - 1 if lines and lines.n else after or 0)
-    return response
+    return range_as_text(kept, after, limit)
 
 
 def _replica(found: Deployment, n: int) -> Replica:

@@ -10,11 +10,11 @@ from console.answers import Answer
 from console.errors import NotFound
 from console.models import User
 from deployments.asked import Strict, find_server, user_of
+from deployments.log_answers import range_as_text
 from deployments.models import SavedFilter, Server
 from deployments.services import (
     agent_logs,
     cleanup,
-    engine_logs,
     filters,
     history,
     inventory,
@@ -78,16 +78,7 @@ def agent_log(
     request: HttpRequest, name: str, piece: str = "", after: int | None = None, limit: int = 500
 ) -> HttpResponse:
     """Without `after` the last lines; `X-Next-After` goes on from there."""
-    kept = agent_logs.find(find_server(name), piece)
-    count = max(1, min(limit, engine_logs.MAX_LINES))
-    lines = None
-    if kept is not None:
-        lines = engine_logs.tail(kept, count) if after is None else engine_logs.after(kept, max(0, after), count)
-    response = HttpResponse(engine_logs.plain_text(lines) if lines else "", content_type="text/plain; charset=utf-8")
-    response.headers["X-Content-Type-Options"] = "nosniff"
-    response.headers["X-Piece"] = kept.pk if kept else ""
-    response.headers["X-Next-After"] = str(lines.first + lines.n - 1 if lines and lines.n else after or 0)
-    return response
+    return range_as_text(agent_logs.find(find_server(name), piece), after, limit)
 
 
 @router.get("/servers/gone", summary="Servers that were decommissioned")

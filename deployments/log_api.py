@@ -10,7 +10,7 @@ from console import audit
 from console.answers import Answer, file_in_parts
 from console.errors import NotFound
 from deployments.asked import Strict, user_of
-from deployments.asked_logs import find_job, find_replica
+from deployments.asked_logs import find_attempt, find_job, find_replica
 from deployments.batch_api import find_batch
 from deployments.models import Attempt, EngineLog
 from deployments.services import deployments, engine_logs, log_shares, log_zip, merged_logs
@@ -57,15 +57,17 @@ def _answer(many: Many, wanted: Merged) -> HttpResponse:
 @router.get("/jobs/{int:job_id}/zip", summary="All its logs with what is known of it, as a ZIP")
 def job_zip(request: HttpRequest, job_id: int) -> HttpResponseBase:
     job = find_job(job_id)
+    parts = log_zip.of_job(job)
     audit.record(user_of(request), "log.downloaded", job)
-    return file_in_parts(log_zip.of_job(job), f"job-{job.pk}.zip", ZIP)
+    return file_in_parts(parts, f"job-{job.pk}.zip", ZIP)
 
 
 @router.get("/deployments/{name}/replicas/{int:n}/zip", summary="All its logs with what is known of it, as a ZIP")
 def replica_zip(request: HttpRequest, name: str, n: int) -> HttpResponseBase:
     replica = find_replica(name, n)
+    parts = log_zip.of_replica(replica)
     audit.record(user_of(request), "log.downloaded", replica)
-    return file_in_parts(log_zip.of_replica(replica), f"{replica.deployment.name}-replica-{replica.n}.zip", ZIP)
+    return file_in_parts(parts, f"{replica.deployment.name}-replica-{replica.n}.zip", ZIP)
 
 
 class NewShare(Strict):
@@ -80,8 +82,7 @@ def job_shares(request: HttpRequest, job_id: int) -> HttpResponse:
 
 @router.post("/jobs/{int:job_id}/shares", summary="Make a link to its log, shown once", response={201: dict[str, Any]})
 def share_job(request: HttpRequest, job_id: int, new: NewShare) -> HttpResponse:
-    rows = find_job(job_id).attempts.order_by("-n")
-    return _share(request, (rows.filter(pk=new.log) if new.log else rows).first(), new.hours)
+    return _share(request, find_attempt(find_job(job_id), new.log), new.hours)
 
 
 @router.get("/deployments/{name}/replicas/{int:n}/shares", summary="Links to its logs")

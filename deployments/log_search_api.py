@@ -6,13 +6,11 @@ from ninja import Field, Query, Router, Schema
 
 from console.answers import Answer
 from console.errors import NotFound
-from deployments.asked_logs import find_job, find_replica
+from deployments.asked_logs import FARTHEST, asked_of, find_attempt, find_job, find_replica
 from deployments.models import Attempt, EngineLog
-from deployments.services import engine_logs, log_search, logs, logs_everywhere
-from deployments.views.logs_everywhere import asked_of
+from deployments.services import engine_logs, log_keeping, log_search, logs, logs_everywhere
 
 router = Router(tags=["logs"])
-FARTHEST = 10**15
 
 
 class Asked(Schema):
@@ -28,8 +26,7 @@ class Asked(Schema):
 
 @router.get("/jobs/{int:job_id}/log/search", summary="Lines of its log that hold a text or match an expression")
 def search_job(request: HttpRequest, job_id: int, asked: Query[Asked]) -> HttpResponse:
-    rows = find_job(job_id).attempts.order_by("-n")
-    return _answer((rows.filter(pk=asked.log) if asked.log else rows).first(), asked)
+    return _answer(find_attempt(find_job(job_id), asked.log), asked)
 
 
 @router.get("/deployments/{name}/replicas/{int:n}/log/search",
@@ -50,6 +47,7 @@ def search_all(request: HttpRequest, q: str, server: str = "", deployment: str =
 def _answer(head: Attempt | EngineLog | None, asked: Asked) -> HttpResponse:
     if head is None:
         raise NotFound(_("There is no such log."), _("Leave `log` out for the newest."), code="no_such_log")
+    log_keeping.check_kept(head)
     query = log_search.Query(asked.q, asked.regex, asked.case, asked.level, asked.rank)
     found = log_search.search(head, query, after=asked.after, n=asked.n)
     hits = [{"n": hit.line, "ms": hit.ms, "spans": hit.spans, "text": _plain(hit.record)} for hit in found.hits]

@@ -3,7 +3,6 @@
 A page follows the topic `agent:<pk of the server>`, which speaks as `replica:<pk>` does, without "state".
 """
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 from django.conf import settings
@@ -13,7 +12,6 @@ from django.utils.translation import gettext as _
 
 from console.errors import NotFound
 from deployments.models import AgentLog, Server
-from deployments.services.logs import PlainText, agent_chunks_after
 
 KEPT_PIECES = 10  # of each server; one is at most 8 MB
 BATCH = 20
@@ -40,16 +38,6 @@ def find(server: Server, piece: str = "") -> AgentLog | None:
             code="no_such_log",
         )
     return found
-
-
-def raw(log_id: str) -> Iterator[bytes]:
-    """A whole piece as plain text, UTF-8, in bounded memory."""
-    line, writer = 0, PlainText()
-    while chunks := agent_chunks_after(log_id, line):
-        for first, n, records in chunks:
-            yield "".join(writer.feed(records)).encode("utf-8", "replace")
-            line = first + n - 1
-    yield "".join(writer.flush()).encode("utf-8", "replace")
 
 
 def prune() -> int:

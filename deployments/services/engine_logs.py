@@ -1,7 +1,5 @@
 """Logs of engines: one piece for each start of an engine (EngineLog), read as the log of an attempt is.
 
-`after`, `before` and `tail` take a piece and give `logs.Lines`; `engine_chunks_after` and `PlainText` read a whole one.
-
 A page follows the topic `replica:<pk>`; it speaks as `job:<id>` does, with the id of the piece where that has the
 attempt, so that one viewer shows both:
     "state"  what `deployment_json.replica` says, whenever something of the replica has changed
@@ -11,7 +9,6 @@ attempt, so that one viewer shows both:
 A new start begins a new piece: a "log" message with another `attempt`, from line 1 on.
 """
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -22,13 +19,7 @@ from django.utils.translation import gettext as _
 
 from console.errors import NotFound
 from deployments.models import AgentLog, EngineLog, Replica
-from deployments.services import log_keeping
-from deployments.services.logs import MAX_LINES, Lines, PlainText, after, before, engine_chunks_after, tail
-
-__all__ = [
-    "MAX_LINES", "Lines", "PlainText", "after", "before", "engine_chunks_after", "find", "lines", "newest", "pieces",
-    "plain_text", "prune", "raw", "tail",
-]  # fmt: skip
+from deployments.services import log_keeping, logs
 
 KEPT_PIECES = 40  # of each server of a replica; one is at most 10 MB
 BATCH = 20  # rows of one piece are many
@@ -64,30 +55,8 @@ def lines(log: EngineLog | AgentLog | None, after_line: int | None, before_line:
         return {"attempt": None, "first": 1, "n": 0, "total": 0, "text": "", "done": False, "state": ""}
     if gone := log_keeping.said(log):
         return {"attempt": log.pk, **log_keeping.NO_LINES, "state": "ended", "deleted": gone}
-    if after_line is not None:
-        found = after(log, after_line, n)
-    elif before_line is not None:
-        found = before(log, before_line, n)
-    else:
-        found = tail(log, n)
+    found = logs.asked(log, after_line, before_line, n)
     return {"attempt": log.pk, **vars(found), "done": log.done, "state": "ended" if log.done else "running"}
-
-
-def raw(log_id: str) -> Iterator[bytes]:
-    """A whole piece as plain text, UTF-8, in bounded memory."""
-    line, writer = 0, PlainText()
-    while chunks := engine_chunks_after(log_id, line):
-        for first, n, records in chunks:
-            yield "".join(writer.feed(records)).encode("utf-8", "replace")
-            line = first + n - 1
-    yield "".join(writer.flush()).encode("utf-8", "replace")
-
-
-def plain_text(found: Lines) -> str:
-    """These lines as text; '' for none."""
-    writer = PlainText()
-    records = found.text.encode().split(b"\n") if found.n else []
-    return "".join([*writer.feed(records), *writer.flush()])
 
 
 def prune() -> int:

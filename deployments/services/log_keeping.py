@@ -5,7 +5,7 @@ Lines go a few chunks at a time, each time in a transaction of its own, so that 
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, TypeVar
@@ -105,8 +105,19 @@ def said(head: Head | None) -> str:
     }
 
 
+def check_any_kept(heads: Sequence[Attempt | EngineLog]) -> None:
+    """Raises as `check_kept` does where there were logs and the lines of all of them were deleted."""
+    if all(head.pruned_at for head in heads):
+        check_kept(heads[0] if heads else None)
+
+
 def check_kept(head: Head | None) -> None:
     """Raises ConsoleError (410) where the lines of a log were deleted."""
-    if what := said(head):
+    check_left(said(head))
+
+
+def check_left(gone: str) -> None:
+    """The same of what `said` says."""
+    if gone:
         do = _("How long logs are kept stands on the page “Storage”.")
-        raise ConsoleError(what, do, code="log_deleted", status=410)
+        raise ConsoleError(gone, do, code="log_deleted", status=410)

@@ -39,7 +39,8 @@ class Place(NamedTuple):
 class Source:
     """What is one colour in the view: the pieces of one replica on one server, or the attempts of a job, oldest first.
 
-    `offset_s`: how far the clock of its server is ahead of ours; None where that is not known.
+    `offset_s`: how far the clock of its server is ahead of ours; None where that is not known. `deleted` says of pieces
+    that are not among `pieces` when the last of them went; '' where none did.
     """
 
     key: str
@@ -49,6 +50,7 @@ class Source:
     offset_s: float | None
     state: str = ""
     pieces: list[Piece] = field(default_factory=list)
+    deleted: str = ""
 
     @property
     def total(self) -> int:

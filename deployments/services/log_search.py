@@ -295,21 +295,36 @@ def facets(head: logs.Head, after: int = 0, budget_s: float = BUDGET_S) -> Facet
     return found
 
 
+PLAIN = frozenset((b"\to\t", b"\te\t", b"\ts\t"))  # behind a time of 13 digits: what programs print
+
+
 def _count(found: Facets, records: list[bytes]) -> None:
-    """Levels by one look at all texts for each: the loudest of a line counts."""
-    printed = [shown(record) for record in records if _kind(record) in b"oes"]
-    for record in records:
-        if _kind(record) in b"vg" and (level := log_levels.of(_kind(record).decode(), record[16:])):
-            found.levels[level] += 1
+    """The loudest of a line counts. Only lines with a word of errors or warnings are looked at alone."""
+    printed = [
+        record[16:] if record[13:16] in PLAIN and b"\x1b" not in record else _printed(record) for record in records
+    ]
     texts = b"\n".join(printed)
-    starts = list(accumulate((len(text) + 1 for text in printed), initial=0))
-    for level, words in log_levels.WORDS.items():
-        lines = {bisect_right(starts, one.start()) - 1 for one in words.finditer(texts)}
-        if n := sum(log_levels.of("o", printed[place]) == level for place in lines):
-            found.levels[level] += n
+    starts = list(accumulate([len(text) + 1 for text in printed], initial=0))
+    louder: set[int] = set()
+    for level in log_levels.LEVELS:
+        words = log_levels.WHOLE.get(level) or (log_levels.WORDS[level],)
+        places = (one.start() for each in words for one in each.finditer(texts))
+        lines = {bisect_right(starts, place) - 1 for place in places} - louder
+        if level not in log_levels.WHOLE:
+            lines = {place for place in lines if log_levels.PATTERNS[level].search(printed[place])}
+        found.levels[level] += len(lines)
+        louder |= lines
+    for record in records:
+        if record[13:16] not in PLAIN and (kind := _kind(record)) in b"vg":
+            found.levels[log_levels.of(kind.decode(), record[16:])] += 1
+    found.levels = Counter({level: n for level, n in found.levels.items() if level and n})
     if len(found.ranks) < MOST_RANKS:
-        tokens = {one.group() for one in log_levels.PROCESS.finditer(texts)}
-        found.ranks.update(map(log_levels.process_of, tokens))
+        found.ranks |= log_levels.processes_in(texts)
+
+
+def _printed(record: bytes) -> bytes:
+    """b"" for what no program printed, so that places stay."""
+    return shown(record) if _kind(record) in b"oes" else b""
 
 
 def in_order(ranks: set[str]) -> list[str]:

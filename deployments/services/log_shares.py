@@ -20,7 +20,7 @@ from console import audit
 from console.errors import Conflict, ConsoleError, Invalid, NotFound
 from console.models import User
 from deployments.models import Attempt, EngineLog, Job, LogShare, Replica
-from deployments.services import jobs
+from deployments.services import jobs, log_keeping
 
 HOURS = (1, 8, 24, 72, 168)  # what the page offers; REST takes any from the first to the last
 MOST_AT_ONCE = 20  # links to one log that work
@@ -41,9 +41,13 @@ class Made:
 
 
 def make(head: Attempt | EngineLog, hours: int, *, by: User) -> Made:
-    """A link to this log. Raises NotAllowed, Conflict where links are off or many, Invalid."""
+    """A link to this log. Raises NotAllowed, Conflict where links are off or many, Invalid, 410 where it was deleted.
+
+    Logs of agents are not shared: they tell of the console and of all that runs on a server, not of one piece of work.
+    """
     jobs.check_may_operate(by)
     _check_on()
+    log_keeping.check_kept(head)
     if not HOURS[0] <= hours <= HOURS[-1]:
         raise Invalid(
             _("A link to a log works from %(least)s to %(most)s hours.") % {"least": HOURS[0], "most": HOURS[-1]},

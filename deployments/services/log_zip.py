@@ -8,7 +8,8 @@
     servers.json    facts of the servers involved
     logs/…          one file for each attempt or start
 
-Names of files are made of numbers of ours alone. At most one chunk of a log is held.
+Names of files are made of numbers of ours alone. A few chunks of a log are held at most. Logs of agents are not packed
+here: they belong to no job, one start of an agent is one text, and support bundles take what is around them.
 """
 
 import io
@@ -21,8 +22,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from deployments.models import Attempt, EngineLog, Job, Replica, Server
-from deployments.services import engine_logs
-from deployments.services.logs import PlainText, chunks_after, engine_chunks_after
+from deployments.services import engine_logs, log_keeping, logs
 from deployments.services.masking import masked
 
 PART = 64 * 1024  # bytes that are sent at once, about
@@ -64,8 +64,9 @@ def diagnoses(find: Diagnoses) -> Diagnoses:
 
 
 def of_job(job: Job) -> Iterator[bytes]:
-    """The archive of a job with all its attempts, in parts."""
+    """The archive of a job with all its attempts, in parts. Raises ConsoleError (410) where no log of them is left."""
     attempts = list(job.attempts.prefetch_related("steps")[:MOST_FILES])
+    log_keeping.check_any_kept(attempts)
     about = {
         "id": job.pk, "kind": job.kind, "server": job.server.name, "simulated": job.server.simulated,
         "state": job.state, "reason": job.reason, "mark": job.mark, "params": job.params, "locks": job.locks,
@@ -73,15 +74,16 @@ def of_job(job: Job) -> Iterator[bytes]:
         "wave": job.wave, "created_at": job.created_at, "started_at": job.started_at, "ended_at": job.ended_at,
     }  # fmt: skip
     verdict = {"state": job.state, "reason": job.reason, "attempts": [_attempt(one) for one in attempts]}
-    logs = [_log(f"logs/attempt-{one.n}.log", one) for one in attempts]
+    files = [_log(f"logs/attempt-{one.n}.log", one) for one in attempts]
     return _archive(
-        f"Job #{job.pk} · {job.kind} · {job.server.name}", "job", about, verdict, attempts, [job.server], logs
+        f"Job #{job.pk} · {job.kind} · {job.server.name}", "job", about, verdict, attempts, [job.server], files
     )
 
 
 def of_replica(replica: Replica) -> Iterator[bytes]:
-    """The archive of a replica with all pieces that are kept, on all its servers, in parts."""
+    """The archive of a replica with all pieces that are kept, on all its servers, in parts. Raises as `of_job` does."""
     pieces = engine_logs.pieces(replica)[:MOST_FILES]
+    log_keeping.check_any_kept(pieces)
     servers = list(
         Server.objects.filter(pk__in={*replica.server_ids, *(one.server_id for one in pieces)}).order_by("pk")
     )
@@ -99,9 +101,9 @@ def of_replica(replica: Replica) -> Iterator[bytes]:
         "starts": [{**_stream(one), "server": one.server_id, "reason": one.reason} for one in pieces],
     }  # fmt: skip
     many = len({one.server_id for one in pieces}) > 1
-    logs = [_log(f"logs/{f'server-{one.server_id}-' if many else ''}start-{one.n}.log", one) for one in pieces]
+    files = [_log(f"logs/{f'server-{one.server_id}-' if many else ''}start-{one.n}.log", one) for one in pieces]
     title = f"{replica.deployment.name} · replica {replica.n} · {replica.server.name}"
-    return _archive(title, "replica", about, verdict, pieces, servers, logs)
+    return _archive(title, "replica", about, verdict, pieces, servers, files)
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:
@@ -123,7 +125,7 @@ def _stream(head: Attempt | EngineLog) -> dict[str, Any]:
 
 def _archive(
     title: str, what: str, about: dict[str, Any], verdict: dict[str, Any], heads: Sequence[Attempt | EngineLog],
-    servers: list[Server], logs: list[Entry],
+    servers: list[Server], files: list[Entry],
 ) -> Iterator[bytes]:  # fmt: skip
     at = timezone.now().strftime("%Y-%m-%d %H:%M:%S")
     words = README.format(title=" ".join(title.split()), version=settings.VERSION, at=at, what=what)
@@ -133,7 +135,7 @@ def _archive(
     if known:
         entries.append(_json("diagnosis.json", known))
     entries += [_json("versions.json", _versions(servers)), _json("servers.json", [_server(one) for one in servers])]
-    return packed([*entries, *logs])
+    return packed([*entries, *files])
 
 
 def _versions(servers: list[Server]) -> dict[str, Any]:
@@ -164,18 +166,10 @@ def _json(name: str, value: Any) -> Entry:
 
 
 def _log(name: str, head: Attempt | EngineLog) -> Entry:
-    return name, _text(head), head.next_byte
-
-
-def _text(head: Attempt | EngineLog) -> Iterator[bytes]:
-    """A whole log as it is now, chunk by chunk: one that is being written would have no end."""
-    read = chunks_after if isinstance(head, Attempt) else engine_chunks_after
-    line, total, writer = 0, head.next_line - 1, PlainText()
-    while line < total and (chunks := read(head.pk, line)):
-        for first, n, records in chunks:
-            yield "".join(writer.feed(records[: max(0, total - first + 1)])).encode("utf-8", "replace")
-            line = first + n - 1
-    yield "".join(writer.flush()).encode("utf-8", "replace")
+    """As it is now, for one that is being written would have no end; of one that was deleted the sentence."""
+    if gone := log_keeping.said(head):
+        return name, [f"{gone}\n".encode()], 0
+    return name, logs.whole(head, head.next_line - 1), head.next_byte
 
 
 class _Sink(io.RawIOBase):

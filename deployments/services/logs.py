@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from django.db.models import QuerySet
-
 from deployments.chunks import LAST_MS
-from deployments.models import AgentChunk, AgentLog, Attempt, EngineChunk, EngineLog, LogChunk
+from deployments.models import AgentLog, Attempt, EngineLog
 
 Head = Attempt | EngineLog | AgentLog  # the row of a log: `next_line`, and its `chunks`
 
@@ -68,6 +66,13 @@ def tail(head: Head, n: int = 500) -> Lines:
     return before(head, head.next_line, n)
 
 
+def asked(head: Head, after_line: int | None, before_line: int | None, n: int) -> Lines:
+    """Behind a line, before one, or the last."""
+    if after_line is not None:
+        return after(head, after_line, n)
+    return before(head, before_line, n) if before_line is not None else tail(head, n)
+
+
 def _lines(first: int, records: list[bytes], total: int) -> Lines:
     return Lines(first, len(records), total, b"\n".join(records).decode("utf-8", "replace"))
 
@@ -101,24 +106,35 @@ def records_of(raw: bytes) -> list[bytes]:
     return raw.removesuffix(b"\n").split(b"\n") if raw else []
 
 
-def chunks_after(attempt_id: str, line: int, count: int = 8) -> list[tuple[int, int, list[bytes]]]:
-    """The next `count` stored chunks past `line` as (first, n, records): how a whole log is read in bounded memory."""
-    return _next_chunks(LogChunk.objects.filter(attempt_id=attempt_id), line, count)
+def stored(head: Head, until: int | None = None) -> Iterator[tuple[int, list[bytes]]]:
+    """(first line, records) of each stored chunk up to line `until`, a few at a time: a whole log in bounded memory."""
+    line = 0
+    while (until is None or line < until) and (found := _next_chunks(head, line)):
+        for first, records in found:
+            yield first, records if until is None else records[: max(0, until - first + 1)]
+            line = max(first, first + len(records) - 1)
 
 
-def engine_chunks_after(log_id: str, line: int, count: int = 8) -> list[tuple[int, int, list[bytes]]]:
-    """The same of a piece of an engine's log."""
-    return _next_chunks(EngineChunk.objects.filter(log_id=log_id), line, count)
+def _next_chunks(head: Head, line: int, count: int = 8) -> list[tuple[int, list[bytes]]]:
+    rows = head.chunks.filter(first__gt=line).order_by("first").values_list("first", "data")
+    return [(first, unpack(data)) for first, data in rows[:count]]
 
 
-def agent_chunks_after(log_id: str, line: int, count: int = 8) -> list[tuple[int, int, list[bytes]]]:
-    """The same of a piece of an agent's log."""
-    return _next_chunks(AgentChunk.objects.filter(log_id=log_id), line, count)
+def whole(head: Head, until: int | None = None) -> Iterator[bytes]:
+    """The log up to line `until` as plain text, UTF-8, in bounded memory; no part of it is empty."""
+    writer = PlainText()
+    for _first, records in stored(head, until):
+        if text := "".join(writer.feed(records)):
+            yield text.encode("utf-8", "replace")
+    if text := "".join(writer.flush()):
+        yield text.encode("utf-8", "replace")
 
 
-def _next_chunks(rows: QuerySet[Any], line: int, count: int) -> list[tuple[int, int, list[bytes]]]:
-    found = rows.filter(first__gt=line).order_by("first")[:count]
-    return [(row.first, row.n, unpack(row.data)) for row in found]
+def plain_text(found: Lines) -> str:
+    """These lines as text; '' for none."""
+    writer = PlainText()
+    records = found.text.encode().split(b"\n") if found.n else []
+    return "".join([*writer.feed(records), *writer.flush()])
 
 
 class PlainText:

@@ -28,6 +28,7 @@ MOST_HITS = 20  # of one log
 MOST_LOGS = 30  # with hits, of one answer
 KINDS = ("jobs", "engines", "agents")
 READ = 100
+GATEWAYS = ("gateway", "gateway_stop")
 LONGEST = 400  # characters of a line that are shown
 
 
@@ -148,7 +149,9 @@ def _sources(asked: Asked) -> dict[str, QuerySet[Any]]:
         attempts = attempts.filter(job__server__name=asked.server)
         engines, agents = engines.filter(server__name=asked.server), agents.filter(server__name=asked.server)
     if asked.deployment:
-        mine = Q(job__serves__deployment__name=asked.deployment) | Q(job__stops__deployment__name=asked.deployment)
+        mine = Q(job__benchmark__deployment__name=asked.deployment)
+        mine |= Q(job__serves__deployment__name=asked.deployment) | Q(job__stops__deployment__name=asked.deployment)
+        mine |= Q(job__kind__in=GATEWAYS, job__params__deployment=asked.deployment)  # its row names only its last job
         attempts = attempts.filter(mine).distinct()
         engines, agents = engines.filter(replica__deployment__name=asked.deployment), agents.none()
     return {"jobs": attempts, "engines": engines, "agents": agents}

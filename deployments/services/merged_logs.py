@@ -6,10 +6,10 @@
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import Q
 from django.urls import reverse
@@ -18,12 +18,16 @@ from django.utils.translation import gettext as _
 
 from console.errors import Invalid
 from deployments.models import GONE, Attempt, Batch, Deployment, EngineLog, Job, Replica, Server
+from deployments.services import log_keeping
 from deployments.services.log_merge import Line, Piece, Place, Source, backwards, forwards
 from deployments.services.logs import MAX_LINES, PlainText, split
 
 MOST_SOURCES = 200
 ENDED_SINCE = timedelta(hours=24)  # replicas that ended longer ago are not in the view, unless one is asked for
 TOLD_OFF_S = 0.05  # a smaller difference of clocks is none worth a word
+PIECE = ("pk", "next_line", "started_at", "pruned_at")
+Row = TypeVar("Row", Attempt, EngineLog)
+Key = TypeVar("Key")
 KEY = r"[\w.]{1,40}"
 PLACE = re.compile(rf"({KEY}):([\w-]{{1,40}})\.(\d{{1,15}})", re.ASCII)
 MOST_TEXT = 40 * 1024  # of a place
@@ -61,19 +65,16 @@ def of_deployment(deployment: Deployment, replica: int | None = None) -> Many:
 
 
 def _of_replicas(name: str, replicas: list[Replica]) -> list[Source]:
-    kept: dict[tuple[int, int], list[Piece]] = {}
-    logs = EngineLog.objects.filter(replica__in=[one.pk for one in replicas]).order_by("n")
-    for pk, replica, server, following, at in logs.values_list(
-        "pk", "replica_id", "server_id", "next_line", "started_at"
-    ):
-        kept.setdefault((replica, server), []).append(Piece(pk, following - 1, _ms(at)))
-    places = {one.pk: list(dict.fromkeys([*one.server_ids, *(s for r, s in kept if r == one.pk)])) for one in replicas}
+    rows = EngineLog.objects.filter(replica__in=[one.pk for one in replicas]).order_by("n")
+    kept, gone = _pieces(rows.only(*PIECE, "replica_id", "server_id"), lambda one: (one.replica_id, one.server_id))
+    seen = [*kept, *gone]
+    places = {one.pk: list(dict.fromkeys([*one.server_ids, *(s for r, s in seen if r == one.pk)])) for one in replicas}
     servers = _servers(server for many in places.values() for server in many)
     return [
         Source(
             f"{one.n}.{server}", f"#{one.n} {servers[server][0]}" if len(places[one.pk]) > 1 else f"#{one.n}",
             servers[server][0], f"{reverse('deployments:replica-log', args=[name, one.n])}?piece=",
-            servers[server][1], one.state, kept.get((one.pk, server), []),
+            servers[server][1], one.state, kept.get((one.pk, server), []), gone.get((one.pk, server), ""),
         )
         for one in replicas for server in places[one.pk] if server in servers
     ]  # fmt: skip
@@ -85,19 +86,36 @@ def of_batch(batch: Batch) -> Many:
     found, more = list(jobs[: MOST_SOURCES + 1]), 0
     if len(found) > MOST_SOURCES:
         more = Job.objects.filter(batch=batch).count() - MOST_SOURCES
-    kept: dict[int, list[Piece]] = {}
-    attempts = Attempt.objects.filter(job__in=[pk for pk, _server, _state in found]).order_by("n")
-    for pk, job, following, at in attempts.values_list("pk", "job_id", "next_line", "started_at"):
-        kept.setdefault(job, []).append(Piece(pk, following - 1, _ms(at)))
+    rows = Attempt.objects.filter(job__in=[pk for pk, _server, _state in found]).order_by("n")
+    kept, gone = _pieces(rows.only(*PIECE, "job_id"), lambda one: one.job_id)
     servers = _servers(server for _pk, server, _state in found)
     sources = [
         Source(
             str(pk), servers[server][0], servers[server][0],
             f"{reverse('deployments:job-detail', args=[pk])}?attempt=", servers[server][1], state, kept.get(pk, []),
+            gone.get(pk, ""),
         )
         for pk, server, state in found[:MOST_SOURCES]
     ]  # fmt: skip
     return Many(sources, more)
+
+
+def _pieces(rows: Iterable[Row], source: Callable[[Row], Key]) -> tuple[dict[Key, list[Piece]], dict[Key, str]]:
+    """Those whose lines are there, and what is said of those whose lines were deleted, by source."""
+    kept: dict[Key, list[Piece]] = {}
+    gone: dict[Key, str] = {}
+    for one in rows:
+        if told := log_keeping.said(one):
+            gone[source(one)] = told
+        else:
+            kept.setdefault(source(one), []).append(Piece(one.pk, one.next_line - 1, _ms(one.started_at)))
+    return kept, gone
+
+
+def all_gone(many: Many) -> str:
+    """What is said in place of the view where the lines of all its logs were deleted; '' for one with lines."""
+    told = [one.deleted for one in many.sources if one.deleted]
+    return told[0] if told and not any(one.pieces for one in many.sources) else ""
 
 
 def _servers(keys: Iterable[int]) -> dict[int, tuple[str, float | None]]:
@@ -110,7 +128,8 @@ def _ms(at: datetime | None) -> int:
 
 
 def read(many: Many, wanted: Wanted) -> dict[str, Any]:
-    """Lines as the view takes them. Raises Invalid."""
+    """Lines as the view takes them. Raises Invalid, and 410 where the lines of all of them were deleted."""
+    log_keeping.check_left(all_gone(many))
     sources = [one for one in many.sources if one.key not in wanted.off]
     ends = {one.key: one.behind for one in sources}
     n = max(1, min(wanted.n, MAX_LINES))
@@ -150,6 +169,7 @@ def as_json(source: Source) -> dict[str, Any]:
         "server": source.server,
         "log": source.log,
         "state": source.state,
+        "deleted": source.deleted,
         "lines": source.total,
         "offset_s": source.offset_s,
         "corrected": abs(source.offset_s or 0.0) >= TOLD_OFF_S,

@@ -10,8 +10,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from deployments.agent.support.masking import Masks
 from deployments.agent.support.part import Full, Part, Read
 from deployments.models import Attempt, EngineLog, PartState, Server, SupportBundle, SupportPart
-from deployments.services import support_bundles, support_parts
-from deployments.services.logs import PlainText, chunks_after, engine_chunks_after
+from deployments.services import logs, support_bundles, support_parts
 from deployments.steps import Text
 
 MOST_MB, MOST_S = 512, 300.0
@@ -74,23 +73,12 @@ def _facts(packed: Part, servers: list[Server]) -> None:
 def _logs(packed: Part, bundle: SupportBundle) -> None:
     """Raises Full."""
     for name in bundle.about.get("logs", [])[:MOST_LOGS]:
-        if attempt := Attempt.objects.filter(pk=name).select_related("job").first():
-            lines = _plain(attempt.pk, chunks_after)
-            packed.add(f"jobs/{attempt.job_id}/attempt-{attempt.n}.log", _reader(lines))
-        elif piece := EngineLog.objects.filter(pk=name).first():
-            packed.add(f"engines/{piece.pk}.log", _reader(_plain(piece.pk, engine_chunks_after)))
+        if attempt := Attempt.objects.filter(pk=name, pruned_at=None).select_related("job").first():
+            packed.add(f"jobs/{attempt.job_id}/attempt-{attempt.n}.log", _reader(logs.whole(attempt)))
+        elif piece := EngineLog.objects.filter(pk=name, pruned_at=None).first():
+            packed.add(f"engines/{piece.pk}.log", _reader(logs.whole(piece)))
         else:
             packed.lacks(name, GONE)
-
-
-def _plain(key: str, after: Any) -> Iterator[bytes]:
-    """A whole log as plain text, in bounded memory."""
-    line, writer = 0, PlainText()
-    while chunks := after(key, line):
-        for first, n, records in chunks:
-            yield "".join(writer.feed(records)).encode("utf-8", "replace")
-            line = first + n - 1
-    yield "".join(writer.flush()).encode("utf-8", "replace")
 
 
 def _reader(pieces: Iterator[bytes]) -> Read:

@@ -1,6 +1,6 @@
 """The log of a server's agent: its page, ranges of raw records for the viewer, a piece as plain text."""
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.gzip import gzip_page
@@ -8,9 +8,10 @@ from django.views.decorators.http import require_GET
 
 from console.templatetags.frame import texts_for_scripts
 from deployments import page_texts
-from deployments.services import agent_logs, engine_logs
+from deployments.asked_logs import range_of
+from deployments.log_answers import whole_as_text
+from deployments.services import agent_logs, engine_logs, log_keeping
 from deployments.views import log_config
-from deployments.views.job_log import number
 from deployments.views.lookup import find_server
 
 
@@ -30,6 +31,7 @@ def agent_log(request: HttpRequest, name: str) -> HttpResponse:
         "started": int(piece.started_at.timestamp() * 1000) if piece and piece.started_at else None,
     }
     context = {
+        "log_gone": log_keeping.said(piece),
         "server": server, "piece": piece, "pieces": pieces, "raw": reverse("deployments:agent-raw", args=[name]),
         "log_complete": bool(piece and piece.done), "log": config,
         "texts": texts_for_scripts(page_texts.JOB + page_texts.ENGINE_LOG),
@@ -42,18 +44,12 @@ def agent_log(request: HttpRequest, name: str) -> HttpResponse:
 def agent_lines(request: HttpRequest, name: str) -> JsonResponse:
     """Raw records of a piece: after=, before= or neither (the tail), at most n= of them."""
     piece = agent_logs.find(find_server(name), request.GET.get("attempt", ""))
-    after = number(request, "after", 0, 10**15) if "after" in request.GET else None
-    before = number(request, "before", 1, 10**15) if "before" in request.GET else None
-    return JsonResponse(engine_logs.lines(piece, after, before, number(request, "n", 500, engine_logs.MAX_LINES)))
+    return JsonResponse(engine_logs.lines(piece, *range_of(request)))
 
 
 @require_GET
 def agent_raw(request: HttpRequest, name: str) -> HttpResponseBase:
     """A whole piece as plain text; ?download=1 as a file."""
     piece = agent_logs.find(find_server(name), request.GET.get("piece", ""))
-    if piece is None:
-        return HttpResponse("", content_type="text/plain; charset=utf-8")
-    response = StreamingHttpResponse(agent_logs.raw(piece.pk), content_type="text/plain; charset=utf-8")
-    disposition = "attachment" if request.GET.get("download") else "inline"
-    response["Content-Disposition"] = f'{disposition}; filename="{name}-agent-{piece.n}.log"'
-    return response
+    file_name = f"{name}-agent-{piece.n if piece else 0}.log"
+    return whole_as_text(piece, file_name, download=bool(request.GET.get("download")))

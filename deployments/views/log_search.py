@@ -4,33 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpRequest, JsonResponse
-from django.utils.translation import gettext as _
 from django.views.decorators.gzip import gzip_page
 from django.views.decorators.http import require_GET
 
-from console.errors import Invalid
-from deployments import log_levels
-from deployments.services import agent_logs, engine_logs, log_search, logs
-from deployments.views.job_log import number
+from deployments.asked_logs import FARTHEST, number, query_of
+from deployments.services import agent_logs, engine_logs, log_keeping, log_search, logs
 from deployments.views.lookup import find_attempt, find_job, find_replica, find_server
 
 NOTHING = {"hits": [], "lines": [], "text": "", "first": 1, "n": 0, "count": 0, "line": None, "scanned_to": 0,
            "total": 0, "complete": True, "done": True, "levels": {}, "ranks": []}  # fmt: skip
-FARTHEST = 10**15
-
-
-def query_of(given: Any) -> log_search.Query:
-    """What q=, regex=, case=, level=, rank= say. Raises Invalid."""
-    text, level = given.get("q", ""), given.get("level", "")
-    if len(text) > 1000:
-        raise Invalid(_("The text to search for is longer than 1,000 characters."), _("Search for a part of it."))
-    if level and level not in log_levels.LEVELS:
-        raise Invalid(
-            _("There is no level “%(level)s”.") % {"level": level[:20]},
-            _("Choose one of: %(levels)s.") % {"levels": ", ".join(log_levels.LEVELS)},
-        )
-    flags = {name: given.get(name, "") in ("1", "true") for name in ("regex", "case")}
-    return log_search.Query(text=text, level=level, rank=given.get("rank", "")[:60], **flags)
 
 
 def find(request: HttpRequest, head: logs.Head) -> dict[str, Any]:
@@ -79,22 +61,27 @@ Answer = Callable[[HttpRequest, logs.Head], dict[str, Any]]
 SERVICES: dict[str, Answer] = {"find": find, "filtered": filtered, "first-error": first_error, "facets": facets}
 
 
+def _answer(request: HttpRequest, head: logs.Head | None, service: str) -> JsonResponse:
+    log_keeping.check_kept(head)
+    return JsonResponse(SERVICES[service](request, head) if head else NOTHING)
+
+
 @require_GET
 @gzip_page
 def job_log_service(request: HttpRequest, pk: int, service: str) -> JsonResponse:
     attempt, _every = find_attempt(find_job(pk), request.GET.get("attempt"))
-    return JsonResponse(SERVICES[service](request, attempt) if attempt else NOTHING)
+    return _answer(request, attempt, service)
 
 
 @require_GET
 @gzip_page
 def replica_log_service(request: HttpRequest, name: str, n: int, service: str) -> JsonResponse:
     piece = engine_logs.find(find_replica(name, n), request.GET.get("attempt", ""))
-    return JsonResponse(SERVICES[service](request, piece) if piece else NOTHING)
+    return _answer(request, piece, service)
 
 
 @require_GET
 @gzip_page
 def agent_log_service(request: HttpRequest, name: str, service: str) -> JsonResponse:
     piece = agent_logs.find(find_server(name), request.GET.get("attempt", ""))
-    return JsonResponse(SERVICES[service](request, piece) if piece else NOTHING)
+    return _answer(request, piece, service)

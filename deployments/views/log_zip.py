@@ -14,12 +14,14 @@ ZIP = "application/zip"
 @require_GET
 def job_zip(request: HttpRequest, pk: int) -> StreamingHttpResponse:
     job = find_job(pk)
+    parts = log_zip.of_job(job)
     audit.record(user_of(request), "log.downloaded", job)
-    return file_in_parts(log_zip.of_job(job), f"job-{job.pk}.zip", ZIP)
+    return file_in_parts(parts, f"job-{job.pk}.zip", ZIP)
 
 
 @require_GET
 def replica_zip(request: HttpRequest, name: str, n: int) -> StreamingHttpResponse:
     replica = find_replica(name, n)
+    parts = log_zip.of_replica(replica)
     audit.record(user_of(request), "log.downloaded", replica)
-    return file_in_parts(log_zip.of_replica(replica), f"{name}-replica-{n}.zip", ZIP)
+    return file_in_parts(parts, f"{name}-replica-{n}.zip", ZIP)

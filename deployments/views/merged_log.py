@@ -10,10 +10,10 @@ from django.views.decorators.http import require_GET
 
 from console.templatetags.frame import texts_for_scripts
 from deployments import page_texts
+from deployments.asked_logs import number
 from deployments.services import logs, merged_logs
 from deployments.services.merged_logs import Many, Wanted
 from deployments.views.batch_pages import find_batch
-from deployments.views.job_log import number
 from deployments.views.lookup import find_deployment
 
 
@@ -64,6 +64,8 @@ def _shown(request: HttpRequest, many: Many, lines: str) -> dict[str, Any]:
     return {
         "sources": [merged_logs.as_json(one) for one in many.sources],
         "left_out": many.left_out,
+        "deleted": [(one.name, one.deleted) for one in many.sources if one.deleted],
+        "log_gone": merged_logs.all_gone(many),
         "short_names": all(len(one.name) <= 5 for one in many.sources),
         "most": merged_logs.MOST_SOURCES,
         "log": {"lines": f"{lines}?replica={replica}&" if replica else f"{lines}?"},

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.gzip import gzip_page
@@ -10,10 +10,11 @@ from django.views.decorators.http import require_GET
 
 from console.templatetags.frame import texts_for_scripts
 from deployments import page_texts
+from deployments.asked_logs import range_of
+from deployments.log_answers import whole_as_text
 from deployments.models import EngineLog, Replica
 from deployments.services import engine_logs, log_keeping
 from deployments.views import log_config
-from deployments.views.job_log import number
 from deployments.views.lookup import find_replica
 
 
@@ -52,19 +53,12 @@ def _config(replica: Replica, piece: EngineLog | None, pieces: list[EngineLog]) 
 def replica_lines(request: HttpRequest, name: str, n: int) -> JsonResponse:
     """Raw records of a piece: after=, before= or neither (the tail), at most n= of them."""
     piece = engine_logs.find(find_replica(name, n), request.GET.get("attempt", ""))
-    after = number(request, "after", 0, 10**15) if "after" in request.GET else None
-    before = number(request, "before", 1, 10**15) if "before" in request.GET else None
-    return JsonResponse(engine_logs.lines(piece, after, before, number(request, "n", 500, engine_logs.MAX_LINES)))
+    return JsonResponse(engine_logs.lines(piece, *range_of(request)))
 
 
 @require_GET
 def replica_raw(request: HttpRequest, name: str, n: int) -> HttpResponseBase:
     """A whole piece as plain text; ?download=1 as a file."""
     piece = engine_logs.find(find_replica(name, n), request.GET.get("piece", ""))
-    if piece is None:
-        return HttpResponse("", content_type="text/plain; charset=utf-8")
-    log_keeping.check_kept(piece)
-    response = StreamingHttpResponse(engine_logs.raw(piece.pk), content_type="text/plain; charset=utf-8")
-    disposition = "attachment" if request.GET.get("download") else "inline"
-    response["Content-Disposition"] = f'{disposition}; filename="{name}-replica-{n}-start-{piece.n}.log"'
-    return response
+    file_name = f"{name}-replica-{n}-start-{piece.n if piece else 0}.log"
+    return whole_as_text(piece, file_name, download=bool(request.GET.get("download")))

@@ -18,9 +18,9 @@ from django.views.decorators.http import require_GET, require_POST
 from console.errors import ConsoleError, Invalid, NotFound
 from console.templatetags.frame import texts_for_scripts
 from deployments import page_texts
+from deployments.asked_logs import range_of
 from deployments.models import Attempt, EngineLog, LogShare
-from deployments.services import engine_logs, log_shares, logs
-from deployments.views.job_log import number
+from deployments.services import engine_logs, log_keeping, log_shares, logs
 from deployments.views.lookup import find_attempt, find_job, find_replica, user_of
 
 View = Callable[..., HttpResponseBase]
@@ -97,6 +97,7 @@ def _refused(request: HttpRequest, error: ConsoleError) -> HttpResponse:
 @require_GET
 @_for_anybody
 def shared_log(request: HttpRequest, share: LogShare) -> HttpResponse:
+    log_keeping.check_kept(share.head)
     log_shares.opened(share, str(request.META.get("REMOTE_ADDR", ""))[:45])
     head = share.head
     started = int(head.started_at.timestamp() * 1000) if head.started_at else None
@@ -113,13 +114,9 @@ def shared_log(request: HttpRequest, share: LogShare) -> HttpResponse:
 @_for_anybody
 def shared_lines(request: HttpRequest, share: LogShare) -> JsonResponse:
     """Raw records of this log alone: after=, before= or neither (the tail), at most n= of them."""
-    head, n = share.head, number(request, "n", 500, logs.MAX_LINES)
-    if "after" in request.GET:
-        found = logs.after(head, number(request, "after", 0, 10**15), n)
-    elif "before" in request.GET:
-        found = logs.before(head, number(request, "before", 1, 10**15), n)
-    else:
-        found = logs.tail(head, n)
+    head = share.head
+    log_keeping.check_kept(head)
+    found = logs.asked(head, *range_of(request))
     return JsonResponse(
         {"attempt": None, **vars(found), "done": head.done, "state": "ended" if head.done else "running"}
     )

@@ -7,7 +7,7 @@ there were too many at once), the stored log is read again when the job or engin
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from django.db import transaction
@@ -89,17 +89,9 @@ def _text(record: bytes) -> str:
 def scan(head: Log) -> diagnoses.Scanner:
     """A scanner that has seen the stored log, in bounded memory."""
     scanner = diagnoses.Scanner(site_rules.signatures())
-    for first, records in _stored(head):
+    for first, records in logs.stored(head):
         scanner.feed(said(records), first)
     return scanner
-
-
-def _stored(head: Log) -> Iterator[tuple[int, list[bytes]]]:
-    line, read = 0, logs.engine_chunks_after if isinstance(head, EngineLog) else logs.chunks_after
-    while chunks := read(head.pk, line):
-        for first, n, records in chunks:
-            yield first, records
-            line = first + n - 1
 
 
 def keep(head: Log, findings: list[diagnoses.Finding]) -> Diagnosis:

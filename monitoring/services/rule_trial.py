@@ -1,7 +1,6 @@
 """Try rules that are not saved yet on past logs: which they find, on which line, and in which nothing was wrong."""
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,19 +86,11 @@ def _newest() -> list[Attempt]:
 def _findings(attempt: Attempt, known: diagnoses.Signatures, until: float) -> list[diagnoses.Finding] | None:
     """None where the time is over before its end."""
     scanner = diagnoses.Scanner(known)
-    for first, records in _pieces(attempt.pk):
+    for first, records in logs.stored(attempt):
         if time.monotonic() > until:
             return None
         scanner.feed(diagnosing.said(records), first)
     return scanner.findings()
-
-
-def _pieces(attempt: str) -> Iterator[tuple[int, list[bytes]]]:
-    line = 0
-    while chunks := logs.chunks_after(attempt, line):
-        for first, n, records in chunks:
-            yield first, records
-            line = first + n - 1
 
 
 def _row(attempt: Attempt, findings: list[diagnoses.Finding], before: Diagnosis | None) -> Row:

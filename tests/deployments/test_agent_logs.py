@@ -4,6 +4,7 @@ import re
 from datetime import timedelta
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.utils import timezone
 
 from console.models import ApiToken
@@ -19,6 +20,13 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def piece():
     return Spool("g7")
+
+
+def sent(answer):
+    async def whole():
+        return b"".join([part async for part in answer.streaming_content])
+
+    return async_to_sync(whole)()
 
 
 def store(server, *entries):
@@ -67,7 +75,7 @@ def test_a_viewer_reads_it_on_its_page_and_by_rest(client, viewer, server, piece
     store(server, piece.chunk(("o", "link: <b>connected</b>")))
     assert reader.get(page).context["log"]["piece"] == f"g{server.pk}-7"
     assert "connected" in reader.get(f"{page}/lines").json()["text"]
-    assert b"connected" in b"".join(reader.get(f"{page}/raw").streaming_content)
+    assert b"connected" in sent(reader.get(f"{page}/raw"))
     assert reader.get(page).context["log"]["find"] == f"{page}/find"
     assert [hit["n"] for hit in reader.get(f"{page}/find?q=connected").json()["hits"]] == [1]
     assert reader.get(f"{page}/facets").json()["complete"]

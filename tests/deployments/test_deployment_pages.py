@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.test import Client
 from django.utils import timezone
 
@@ -264,9 +265,16 @@ def test_another_start_is_another_piece(olga, whole):
     assert "once more" in olga.get("/deployments/qwen3-32b/replicas/5/lines").json()["text"]
 
 
+def sent(answer):
+    async def parts():
+        return b"".join([part async for part in answer.streaming_content])
+
+    return async_to_sync(parts)()
+
+
 def test_a_piece_is_given_whole_as_text(olga, whole):
     answer = olga.get("/deployments/glm-4-9b/replicas/1/raw?download=1")
-    text = b"".join(answer.streaming_content).decode()
+    text = sent(answer).decode()
     assert "No available memory for the cache blocks." in text and text.count("\n") == 3
     assert 'filename="glm-4-9b-replica-1-start-1.log"' in answer["Content-Disposition"]
 

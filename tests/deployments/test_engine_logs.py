@@ -10,7 +10,7 @@ from django.utils import timezone
 from console import streams
 from deployments import ingest
 from deployments.models import Deployment, EngineChunk, EngineLog, Replica, Revision, Server
-from deployments.services import engine_logs, remedy_asking
+from deployments.services import engine_logs, logs, remedy_asking
 from deployments.topics import present_replica, replica_history
 from tests.console.test_ingest import Turns
 from tests.job_fixtures import Spool
@@ -40,7 +40,7 @@ def test_a_piece_gets_its_row_with_its_first_chunk(server, replica, piece):
     log = EngineLog.objects.get()
     assert (log.pk, log.replica, log.n, log.next_line, log.next_byte) == (f"e{replica.pk}-1", replica, 1, 3, piece.byte)
     assert done.acked == {(server.pk, log.pk): [3, piece.byte, False]} and done.lines == 2
-    assert [line.split(b"\t")[2] for line in engine_logs.after(log, 0).text.encode().split(b"\n")] == [
+    assert [line.split(b"\t")[2] for line in logs.after(log, 0).text.encode().split(b"\n")] == [
         b"INFO loading",
         b"INFO ready",
     ]
@@ -195,7 +195,7 @@ def test_the_viewers_lines_and_the_whole_as_text(server, replica, piece):
     log = engine_logs.find(replica)
     assert engine_logs.lines(log, 1, None, 1)["text"].endswith("\te\ttwo")
     assert engine_logs.lines(log, None, None, 2)["first"] == 2
-    text = b"".join(engine_logs.raw(log.pk)).decode()
+    text = b"".join(logs.whole(log)).decode()
     assert [line.split("\t")[1] for line in text.splitlines()] == ["one", "two", "three"]
     assert engine_logs.lines(None, None, None, 5)["total"] == 0
 

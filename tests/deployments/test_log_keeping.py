@@ -1,15 +1,18 @@
 """Logs go by their age and by what all take; what was learned from them stays, and the page says that they went."""
 
+import io
+import zipfile
 from datetime import timedelta
 
 import pytest
 from django.urls import reverse
 from django.utils import timezone
 
+from console.errors import ConsoleError
 from console.models import ApiToken
 from deployments import ingest
-from deployments.models import Attempt, EngineLog, Job, LogChunk
-from deployments.services import log_keeping, storage_page
+from deployments.models import AgentLog, Attempt, Batch, EngineLog, Job, LogChunk
+from deployments.services import log_keeping, log_shares, log_zip, merged_logs, storage_page
 from monitoring.models import Diagnosis
 from tests.deployments import serving_rows
 from tests.job_fixtures import Spool
@@ -156,3 +159,49 @@ def test_a_deleted_piece_of_an_engine_says_so(server, client, viewer):
         assert answer.status_code == status and "Its log was deleted on" in answer.content.decode()
     call = {"authorization": f"Bearer {ApiToken.make(viewer, 'viewer')[1]}"}
     assert client.get("/api/v1/deployments/chat/replicas/1/log", headers=call).status_code == 410
+
+
+def test_a_log_that_was_deleted_says_so_wherever_it_is_asked_for(run, server, client, viewer, operator, settings):
+    one, batch = run(), Batch.objects.create(kind="install")
+    Job.objects.update(batch=batch)
+    agent = AgentLog.objects.create(pk=f"g{server.pk}-1", server=server, n=1, next_line=3)
+    engine = serving_rows.replica(serving_rows.deployment("chat"), server, 1, state="ready")
+    EngineLog.objects.create(pk=f"e{engine.pk}-1", replica=engine, server=server, n=1, next_line=3)
+    settings.LOG_SHARE = True
+    link = log_shares.make(one, 8, by=operator).path
+    for head in (one, agent, engine.logs.get()):
+        log_keeping.empty(head)
+    token = ApiToken.make(viewer, "viewer")[1]
+    client.force_login(viewer)
+    pages = [f"/jobs/{one.job_id}/", "/deployments/chat/replicas/1/", f"/servers/{server.name}/agent-log/"]
+    asked = [page + service for page in pages for service in ("find?q=x", "filtered?q=x", "first-error", "facets")]
+    asked += [f"/jobs/{one.job_id}/zip", "/deployments/chat/replicas/1/zip", f"/servers/{server.name}/agent-log/raw",
+              "/deployments/chat/logs/lines", f"/batches/{batch.pk}/logs/lines", link, f"{link}/lines"]  # fmt: skip
+    rest = [f"/jobs/{one.job_id}/log", f"/jobs/{one.job_id}/log/search", f"/jobs/{one.job_id}/zip",
+            "/deployments/chat/replicas/1/log", "/deployments/chat/replicas/1/log/search", "/deployments/chat/log",
+            f"/batches/{batch.pk}/log", f"/servers/{server.name}/agent-log"]  # fmt: skip
+    for path in [*asked, *(f"/api/v1{path}" for path in rest)]:
+        answer = client.get(path, headers={"accept-language": "en", "Authorization": f"Bearer {token}"})
+        assert answer.status_code == 410 and "was deleted on" in answer.content.decode(), path
+    for page in (f"/servers/{server.name}/agent-log", "/deployments/chat/logs", f"/batches/{batch.pk}/logs"):
+        shown = client.get(page, headers={"accept-language": "en"}, follow=True).content.decode()
+        assert "This log is no more" in shown and "log-lines" not in shown, page
+    one.refresh_from_db()
+    with pytest.raises(ConsoleError, match="was deleted on"):
+        log_shares.make(one, 8, by=operator)
+
+
+def test_beside_logs_that_are_left_a_deleted_one_says_so_in_its_place(run):
+    old = run()
+    new = Attempt.objects.create(pk=f"a{old.job_id}-2-00000002", job=old.job, n=2)
+    spool = Spool(new.pk)
+    ingest.store({old.job.server_id: [spool.chunk(("o", "the second run"))]})
+    log_keeping.empty(old)
+    packed = zipfile.ZipFile(io.BytesIO(b"".join(log_zip.of_job(old.job))))
+    assert "was deleted on" in packed.read("logs/attempt-1.log").decode()
+    assert "the second run" in packed.read("logs/attempt-2.log").decode()
+    batch = Batch.objects.create(kind="install")
+    Job.objects.update(batch=batch)
+    answer = merged_logs.read(merged_logs.of_batch(batch), merged_logs.Wanted())
+    assert "was deleted on" in answer["sources"][0]["deleted"] and answer["total"] == 1
+    assert [line[4].split("\t")[2] for line in answer["lines"]] == ["the second run"]

@@ -1,8 +1,10 @@
 """Search in stored logs: by text and expression, going down and up, in parts, by level and process; hostile lines."""
 
+import random
 import re
 import time
 import zlib
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -271,3 +273,29 @@ def test_what_cannot_be_asked_is_refused_in_words(ask, given):
 
 def test_who_is_not_signed_in_finds_nothing(log):
     assert Client().get(f"/jobs/{log.job_id}/find", {"q": "x"}).status_code in (302, 401, 403)
+
+
+def test_counts_of_a_whole_chunk_are_those_of_its_lines_judged_one_by_one():
+    chance = random.Random(11)
+    words = ("INFO", "DEBUG", "TRACE", "WARN", "WARNING", "ERROR", "fooError: x", "Exception: ", "[failed] ", "error: ",
+             "[warning] ", "xINFO", "INFOx", "_DEBUG", "TRACE1", "UNWARN", "\x1b[31mINFO\x1b[0m", "IN\x1b[1mFO", "é",
+             " ", "FATAL", "(Worker_TP3 pid=7)", "[rank12]", "[DP1]", '{"e":"item","verdict":"failed"}')  # fmt: skip
+    kinds = ("o", "e", "s", "p", "+", "g", "v", "")
+    for _ in range(200):
+        records = [
+            f"{chance.choice(('1764500000000', '0', 'x'))}\t{chance.choice(kinds)}\t"
+            f"{chance.choice(('', ' ')).join(chance.choices(words, k=chance.randint(0, 4)))}".encode()
+            for _ in range(60)
+        ]
+        found = log_search.Facets()
+        log_search._count(found, records)
+        one_by_one = Counter()
+        for record in records:
+            kind = record.split(b"\t")[1].decode()
+            if kind in ("o", "e", "s"):
+                one_by_one[log_levels.of(kind, log_search.shown(record))] += 1
+            elif kind in ("v", "g"):
+                one_by_one[log_levels.of(kind, record[16:])] += 1
+        del one_by_one[""]
+        assert found.levels == one_by_one
+        assert found.ranks <= {"Worker_TP3", "12", "DP1"}

@@ -7,7 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from console.models import ApiToken
-from deployments.models import AgentChunk, AgentLog, Attempt, Deployment, EngineChunk, EngineLog, Job, Server
+from deployments.models import AgentChunk, AgentLog, Attempt, Benchmark, Deployment, EngineChunk, EngineLog, Job, Server
 from deployments.services import logs_everywhere
 from deployments.services.log_search import Query
 from deployments.services.logs_everywhere import Asked
@@ -140,3 +140,15 @@ def test_rest_searches_and_goes_on(three, viewer):
     assert [len(one["lines"]) for one in told["logs"]] == [2, 1] and told["following"] is None
     assert rest.get("/api/v1/logs", {"q": "x", "until": "never"}).status_code == 422
     assert rest.get("/api/v1/logs").status_code == 422
+
+
+def test_a_deployment_has_the_jobs_of_its_gateway_and_its_benchmarks(server):
+    replica = benchmark_rows.replica(on=server)
+    name = replica.deployment.name
+    ours, theirs = job_log(server, "needle", kind="gateway"), job_log(server, "needle", kind="gateway")
+    measured, other = job_log(server, "needle", kind="benchmark"), job_log(server, "needle")
+    Job.objects.filter(pk=ours.job_id).update(params={"gateway": 1, "deployment": name})
+    Job.objects.filter(pk=theirs.job_id).update(params={"gateway": 2, "deployment": "another"})
+    Job.objects.filter(pk=other.job_id).update(params={"deployment": name})
+    Benchmark.objects.create(deployment=replica.deployment, job_id=measured.job_id)
+    assert {one.id for one in found(deployment=name).found} == {ours.pk, measured.pk}

@@ -20,6 +20,7 @@ from deployments.agent.support.part import Part
 from deployments.kinds.support_bundle import SOURCES
 from deployments.models import Attempt, Job, JobState, PartState, Server, SupportBundle, SupportPart
 from deployments.services import (
+    logs,
     signed_calls,
     support_archive,
     support_bundles,
@@ -321,5 +322,5 @@ def test_many_bundles_are_listed_in_one_query(bundle, operator, django_assert_nu
 
 
 def test_the_log_in_the_bundle_is_the_log_of_the_console(failed):
-    text = b"".join(support_own._plain(f"a{failed.pk}-1-00000001", support_own.chunks_after)).decode()
+    text = b"".join(logs.whole(failed.attempts.get())).decode()
     assert text.count("\n") == 2 and text.endswith("EI0002 timed out\n") and PlainText

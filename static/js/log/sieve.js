@@ -1,33 +1,23 @@
 // A filtered view: the lines of a log that pass, with their own numbers. To the viewer it looks like a store.
-import { parse, Rows } from "./records.js";
+import { parse } from "./records.js";
+import { Range } from "./store.js";
 
 const STEP = 500, MOST = 20_000;
 
-export class Sieve {
+export class Sieve extends Range {
   // `query`: { level, rank, q, regex, case }; `whole` is the store of the whole log; `changed(how)` as there.
   constructor({ remote, query, whole, changed }) {
+    super();
     Object.assign(this, { remote, query, whole, changed, follows: false, passed: null });
-    this.#clear(1);
-    this.queue = Promise.resolve();
   }
 
   get total() { return this.whole.total; }
   get done() { return this.whole.done; }
-  get atEnd() { return this.high >= this.total; }
-  get atStart() { return this.low <= 1; }
-
-  #clear(low) {
-    this.rows = new Rows();
-    this.low = low;
-    this.high = low - 1;
-  }
-
-  #turn(work) { return this.queue = this.queue.then(work, work); }
 
   tail(n = STEP) {
-    return this.#turn(async () => {
+    return this.turn(async () => {
       const answer = await this.#ask({ n });
-      this.#clear(answer.low);
+      this.clear(answer.low);
       answer.records.forEach((record) => this.rows.push(record));
       this.high = Math.max(this.total, answer.records.at(-1)?.n ?? 0);
       this.changed("reset");
@@ -36,7 +26,7 @@ export class Sieve {
 
   // Goes up until lines came: a part of the log may hold none that passes.
   older() {
-    return this.#turn(async () => {
+    return this.turn(async () => {
       while (!this.atStart) {
         const answer = await this.#ask({ before: this.low, n: STEP });
         if (answer.low >= this.low) return;
@@ -50,7 +40,7 @@ export class Sieve {
     });
   }
 
-  newer() { return this.#turn(() => this.#newer("newer")); }
+  newer() { return this.turn(() => this.#newer("newer")); }
 
   async #newer(how) {
     while (!this.atEnd) {
@@ -66,10 +56,10 @@ export class Sieve {
   }
 
   jump(line) {
-    return this.#turn(async () => {
+    return this.turn(async () => {
       if (line >= this.low && line <= this.high) return;
       const answer = await this.#ask({ after: Math.max(0, line - 1), n: STEP });
-      this.#clear(line);
+      this.clear(line);
       this.high = answer.high;
       answer.records.forEach((record) => this.rows.push(record));
       this.changed("reset");
@@ -80,7 +70,7 @@ export class Sieve {
   grown() {
     this.changed("live");
     if (!this.follows || this.later) return;
-    this.later = setTimeout(() => { this.later = 0; this.#turn(() => this.#newer("live")).catch(() => {}); }, 1000);
+    this.later = setTimeout(() => { this.later = 0; this.turn(() => this.#newer("live")).catch(() => {}); }, 1000);
   }
 
   // { records, low, high }: what passed of the lines low … high.

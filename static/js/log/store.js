@@ -5,32 +5,36 @@ import { parse, Rows } from "./records.js";
 
 const STEP = 1000, MOST = 60_000;
 
-export class Store {
-  // `url` takes after=, before= and n=; `changed(how)` is called with reset, older, newer or live.
-  constructor({ url, attempt, changed }) {
-    Object.assign(this, { url, attempt, changed, total: 0, done: false, missed: 0 });
-    this.#clear(1);
+// What is loaded of a log, and work on it in the order asked for: answers that overtake would tear the range.
+export class Range {
+  constructor() {
+    this.clear(1);
     this.queue = Promise.resolve();
   }
 
   get atEnd() { return this.high >= this.total; }
   get atStart() { return this.low <= 1; }
 
-  #clear(low) {
+  clear(low) {
     this.rows = new Rows();
     this.low = low;
     this.high = low - 1;
   }
 
-  // One request at a time, in the order asked for: answers that overtake would tear the range.
-  #turn(work) {
-    return this.queue = this.queue.then(work, work);
+  turn(work) { return this.queue = this.queue.then(work, work); }
+}
+
+export class Store extends Range {
+  // `url` takes after=, before= and n=; `changed(how)` is called with reset, older, newer or live.
+  constructor({ url, attempt, changed }) {
+    super();
+    Object.assign(this, { url, attempt, changed, total: 0, done: false, missed: 0 });
   }
 
-  tail(n = 500) { return this.#turn(async () => this.#replace(await this.#ask({ n }))); }
+  tail(n = 500) { return this.turn(async () => this.#replace(await this.#ask({ n }))); }
 
   older() {
-    return this.#turn(async () => {
+    return this.turn(async () => {
       if (this.atStart) return;
       const answer = await this.#ask({ before: this.low, n: STEP });
       if (!answer.n || answer.first + answer.n !== this.low) return;
@@ -41,7 +45,7 @@ export class Store {
     });
   }
 
-  newer() { return this.#turn(() => this.#newer()); }
+  newer() { return this.turn(() => this.#newer()); }
 
   async #newer(how = "newer") {
     if (this.atEnd) return false;
@@ -54,7 +58,7 @@ export class Store {
 
   // Loads around a line, unless it is there already.
   jump(line) {
-    return this.#turn(async () => {
+    return this.turn(async () => {
       if (line >= this.low && line <= this.high) return;
       if (this.high >= this.low && line > this.high && line - this.high < 2 * STEP) { while (line > this.high && await this.#newer()); return; }
       this.#replace(await this.#ask({ after: Math.max(0, line - 300), n: 600 }));
@@ -64,7 +68,7 @@ export class Store {
   // A message of the topic: raw records from `first`. What is known is dropped, what is missing is fetched.
   live({ first, n, text }) {
     this.total = Math.max(this.total, first + n - 1);
-    return this.#turn(async () => {
+    return this.turn(async () => {
       const last = first + n - 1;
       // Without an unbroken way to the end (the reader is far up) new lines are only counted.
       if (last <= this.high || (this.high < first - 1 && !this.follows)) return this.changed("live");
@@ -79,7 +83,7 @@ export class Store {
   // The end moved to `total` without its lines.
   head(total) {
     this.total = Math.max(this.total, total);
-    if (this.follows && this.high < total) return this.#turn(async () => { while (await this.#newer("live")); });
+    if (this.follows && this.high < total) return this.turn(async () => { while (await this.#newer("live")); });
     this.changed("live");
   }
 
@@ -100,7 +104,7 @@ export class Store {
   }
 
   #replace(answer) {
-    this.#clear(answer.n ? answer.first : this.total + 1);
+    this.clear(answer.n ? answer.first : this.total + 1);
     this.#append(answer);
     this.changed("reset");
   }

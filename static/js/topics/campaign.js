@@ -1,7 +1,7 @@
 // The pages of campaigns: drawn anew by the server when something has moved, at most once a second. What is being typed
 // into a note stays, and so does what was opened and how far the board was moved.
 import { subscribe } from "../live.js";
-import { exchange, fetchPart, polledPart, together } from "../part.js";
+import { exchange, redrawn } from "../part.js";
 
 const live = document.getElementById("campaign-live");
 const followed = new Set();
@@ -20,13 +20,7 @@ function draw(fresh) {
   follow();
 }
 
-const redraw = together(async () => {
-  const fresh = await fetchPart();
-  if (fresh) draw(fresh);
-}, { after: 1000 });
-
-const poll = { url: () => location.pathname + location.search, every_ms: 5000, apply: (json) => draw(polledPart(json)) };
-subscribe(live.dataset.topic, { message: redraw, poll });
+const redraw = redrawn(live, draw);
 
 // A campaign that was approved while the page was open has a batch since, whose jobs tell how far they are.
 function follow() {

@@ -1,7 +1,6 @@
 // The pages of models: drawn anew by the server when a job has told of one, at most once a second. What was opened and
 // how far the graph was moved stays.
-import { subscribe } from "../live.js";
-import { exchange, fetchPart, polledPart, together } from "../part.js";
+import { exchange, redrawn } from "../part.js";
 
 const live = document.getElementById("models-live");
 
@@ -23,11 +22,5 @@ function center() {
   graph.scrollTo({ left, top, behavior: "instant" });
 }
 
-const redraw = together(async () => {
-  const fresh = await fetchPart();
-  if (fresh) draw(fresh);
-}, { after: 1000 });
-
-const poll = { url: () => location.pathname + location.search, every_ms: 5000, apply: (json) => draw(polledPart(json)) };
-subscribe(live.dataset.topic, { message: redraw, poll });
+redrawn(live, draw);
 center();
