@@ -191,13 +191,19 @@ def _place(before: str) -> tuple[datetime, str] | None:
 
 
 def _told(head: logs.Head, at: datetime, lines: list[Line], more: bool) -> Log:
+    title, server, url = named(head)
+    return Log(head.pk, title, server, at, url, lines, more)
+
+
+def named(head: logs.Head) -> tuple[str, str, str]:
+    """What a log is called, its server, and the address of its page."""
     if isinstance(head, Attempt):
         url = reverse("deployments:job-detail", args=[head.job_id]) + f"?attempt={head.n}"
-        return Log(head.pk, f"#{head.job_id} {kind_title(head.job.kind)}", head.job.server.name, at, url, lines, more)
+        return f"#{head.job_id} {kind_title(head.job.kind)}", head.job.server.name, url
     if isinstance(head, EngineLog):
         name, n = head.replica.deployment.name, head.replica.n
         url = reverse("deployments:replica-log", args=[name, n]) + f"?piece={head.pk}"
         title = _("%(name)s, replica %(n)s, start %(start)s") % {"name": name, "n": n, "start": head.n}
-        return Log(head.pk, title, head.server.name, at, url, lines, more)
+        return title, head.server.name, url
     url = reverse("deployments:agent-log", args=[head.server.name]) + f"?piece={head.pk}"
-    return Log(head.pk, _("Agent of %(name)s") % {"name": head.server.name}, head.server.name, at, url, lines, more)
+    return _("Agent of %(name)s") % {"name": head.server.name}, head.server.name, url

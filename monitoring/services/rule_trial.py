@@ -4,14 +4,17 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from deployments.models import Attempt, JobState
-from deployments.services import logs
+from django.db.models import Q
+
+from deployments.models import Attempt, EngineLog, JobState
+from deployments.services import logs, logs_everywhere
+from deployments.services.logs import Head
 from monitoring import diagnoses
 from monitoring.models import Diagnosis
 from monitoring.services import diagnosing
 from monitoring.services.site_rules import Site
 
-NEWEST = 300  # of those that failed, and of those that succeeded
+NEWEST = 300  # of each sort
 BUDGET_S = 4.0
 SHOWN = 100
 
@@ -21,11 +24,16 @@ class Row:
     """A log that the rules speak of. `before`: what it was diagnosed as, '' for nothing; `is_first`: whether the rule
     would be its diagnosis now."""
 
-    attempt: Attempt
+    head: Head
     failed: bool
     findings: tuple[diagnoses.Finding, ...]
     before: str
     is_first: bool
+
+    @property
+    def named(self) -> tuple[str, str, str]:
+        """Title, server, address."""
+        return logs_everywhere.named(self.head)
 
 
 @dataclass(frozen=True)
@@ -45,9 +53,12 @@ class Trial:
 
 
 def _json(row: Row) -> dict[str, Any]:
+    title, server, url = row.named
     return {
-        "job": row.attempt.job_id,
-        "attempt": row.attempt.pk,
+        "log": row.head.pk,
+        "title": title,
+        "server": server,
+        "link": url,
         "failed": row.failed,
         "before": row.before,
         "is_first": row.is_first,
@@ -56,45 +67,62 @@ def _json(row: Row) -> dict[str, Any]:
 
 
 def on_past_logs(own: Site) -> Trial:
-    """The newest logs in turn, one that failed after one that succeeded, until the time is over."""
+    """The newest logs in turn, of jobs that failed, jobs that succeeded and engines, until the time is over."""
     known, until = diagnoses.Signatures(own.rules), time.monotonic() + BUDGET_S
-    attempts = _newest()
-    befores = {one.attempt_id: one for one in Diagnosis.objects.filter(attempt__in=attempts)}
+    heads = _newest()
+    befores = _befores(heads)
     rows: list[Row] = []
     looked = 0
-    for attempt in attempts if own.rules else ():
-        findings = _findings(attempt, known, until)
+    for head in heads if own.rules else ():
+        findings = _findings(head, known, until)
         if findings is None:
             break
         looked += 1
         if findings:
-            rows.append(_row(attempt, findings, befores.get(attempt.pk)))
+            rows.append(_row(head, findings, befores.get(head.pk)))
     rows.sort(key=lambda row: row.failed)
-    return Trial(tuple(rows), looked, len(attempts))
+    return Trial(tuple(rows), looked, len(heads))
 
 
-def _newest() -> list[Attempt]:
-    kinds = (JobState.FAILED, JobState.SUCCEEDED)
-    found = [
-        list(Attempt.objects.filter(state=state).select_related("job__server").order_by("-job_id", "-n")[:NEWEST])
-        for state in kinds
+def _newest() -> list[Head]:
+    attempts = Attempt.objects.filter(pruned_at=None).select_related("job__server").order_by("-job_id", "-n")
+    pieces = EngineLog.objects.filter(pruned_at=None, done=True).select_related("replica__deployment", "server")
+    found: list[list[Head]] = [
+        list(attempts.filter(state=JobState.FAILED)[:NEWEST]),
+        list(attempts.filter(state=JobState.SUCCEEDED)[:NEWEST]),
+        list(pieces.order_by("-ended_at", "-pk")[:NEWEST]),
     ]
     longest = max(map(len, found))
     return [some[place] for place in range(longest) for some in found if place < len(some)]
 
 
-def _findings(attempt: Attempt, known: diagnoses.Signatures, until: float) -> list[diagnoses.Finding] | None:
+def _befores(heads: list[Head]) -> dict[str, Diagnosis]:
+    """By the id of the log."""
+    attempts = [head.pk for head in heads if isinstance(head, Attempt)]
+    pieces = [head.pk for head in heads if isinstance(head, EngineLog)]
+    rows = Diagnosis.objects.filter(Q(attempt__in=attempts) | Q(piece__in=pieces))
+    return {row.attempt_id or row.piece_id or "": row for row in rows}
+
+
+def _findings(head: Head, known: diagnoses.Signatures, until: float) -> list[diagnoses.Finding] | None:
     """None where the time is over before its end."""
     scanner = diagnoses.Scanner(known)
-    for first, records in logs.stored(attempt):
+    for first, records in logs.stored(head):
         if time.monotonic() > until:
             return None
         scanner.feed(diagnosing.said(records), first)
     return scanner.findings()
 
 
-def _row(attempt: Attempt, findings: list[diagnoses.Finding], before: Diagnosis | None) -> Row:
+def _row(head: Head, findings: list[diagnoses.Finding], before: Diagnosis | None) -> Row:
     best = max((one["score"] for one in before.findings), default=0) if before else 0
-    failed = attempt.state == JobState.FAILED
+    failed = _failed(head, before)
     is_first = failed and findings[0].score >= best
-    return Row(attempt, failed, tuple(findings), before.found if before else "", is_first)
+    return Row(head, failed, tuple(findings), before.found if before else "", is_first)
+
+
+def _failed(head: Head, before: Diagnosis | None) -> bool:
+    """An engine that is told to stop ends by a signal: only what was judged ill, or ended by itself with a code, is."""
+    if isinstance(head, Attempt):
+        return bool(head.state == JobState.FAILED)
+    return before is not None or (head.exit_code or 0) > 0

@@ -4,13 +4,16 @@ import json
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from console.models import ApiToken, User
 from deployments import ingest
+from deployments.models import EngineChunk, EngineLog
 from monitoring import diagnoses
 from monitoring.diagnoses import hostile
 from monitoring.models import Diagnosis
 from monitoring.services import diagnosing, site_rules
+from tests.deployments import benchmark_rows
 from tests.job_fixtures import Spool
 
 pytestmark = pytest.mark.django_db
@@ -134,6 +137,21 @@ def test_a_rule_that_speaks_of_a_healthy_log_says_so(attempt, server, operator):
     log_of(attempt, server, LINE, state="succeeded")
     shown = logged_in(operator).post("/diagnoses/site/", {"act": "try", "text": RULE, "over": ""}).content.decode()
     assert "1 log in which nothing was wrong" in shown and "Administrators save" in shown
+
+
+def test_engines_are_tried_on_too(server, operator):
+    replica = benchmark_rows.replica(on=server)
+    line = Spool("x").chunk(("e", LINE))[1][b"z"]
+    for n, code in ((1, 1), (2, 0)):
+        piece = EngineLog.objects.create(
+            pk=f"e{replica.pk}-{n}", replica=replica, server=server, n=n, next_line=2, done=True, exit_code=code,
+            ended_at=timezone.now(),
+        )  # fmt: skip
+        EngineChunk.objects.create(log=piece, first=1, n=1, data=line)
+    shown = logged_in(operator).post("/diagnoses/site/", {"act": "try", "text": RULE, "over": ""})
+    rows = shown.context["trial"].rows
+    assert [(row.head.pk[-1], row.failed, row.is_first) for row in rows] == [("2", False, False), ("1", True, True)]
+    assert f"/deployments/qwen/replicas/1/log?piece=e{replica.pk}-1#L1" in shown.content.decode()
 
 
 def test_trying_ends_in_time_and_says_how_far_it_came(attempt, server, operator, monkeypatch):
